@@ -15,7 +15,7 @@ namespace {
 
 // What the allocator of PyTorch holds beyond its peak, as a part of it: median
 // of ten runs that print both (MooreThreads/SimuMax 4dcaae513ba7, 2.8 to 9.3
-// %).
+// %): others' logs of runs. [paper]
 constexpr double kFragmentation = 0.058;
 
 class Defaults {

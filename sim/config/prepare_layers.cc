@@ -14,10 +14,12 @@ namespace {
 
 // Of odc: elements of all clients' buffers at an owner, and the bytes of memory
 // that an addition reads and writes for each (sail-sg/odc,
-// scatter_accumulate.py: two reads and a write in fp32).
+// scatter_accumulate.py: two reads and a write in fp32). [framework source]
 constexpr double kPushBufferElements = 64.0 * (1 << 20);
 constexpr double kBytesOfAddition = 12;
-constexpr double kOwnerPoll = 100e-6;  // the same
+// How often an owner of odc looks for pushes (sail-sg/odc,
+// scatter_accumulate.py). [framework source, s]
+constexpr double kOwnerPoll = 100e-6;
 
 // Of one layer, embedding or head.
 LayerShare ShareOf(const PreparedModel& model, const StageBlock& block,

@@ -17,13 +17,15 @@ constexpr char kPlacement[] = "strategy.optimizer_placement";
 
 // Bytes of a parameter: master weight, both moments and gradient in fp32 on the
 // host; the states that visit a device, and the gradient beside them.
+// [numerics, bytes]
 constexpr double kHostBytesEach = 16;
 constexpr double kVisitingBytesEach = 12 + 4;
 // superoffload: weights of all early steps come back in fp32 and wait for the
-// norm, gradients leave subgroup by subgroup.
+// norm, gradients leave subgroup by subgroup; a gradient in bf16.
+// [numerics, bytes]
 constexpr double kArrivedBytesEach = 4;
 constexpr double kLeavingBytesEach = 4;
-constexpr double kGradientBytesEach = 2;  // bf16
+constexpr double kGradientBytesEach = 2;
 
 absl::Status Needs(const RunConfig& config, absl::string_view field,
                    absl::string_view name, absl::string_view what) {

@@ -14,6 +14,7 @@ namespace pipewright {
 namespace {
 
 // The balanced split looks at every layer and stage one by one.
+// [numerics]
 constexpr int64_t kMostBalanced = 4096;
 
 absl::Status TakeRecomputeChunks(const RunConfig& config, int vpp,
@@ -110,7 +111,7 @@ void TakeShardedLayers(const RunConfig& config, TrainingSpec* training) {
   sharded.kept = !strategy.reshard_after_forward.value_or(true);
   sharded.one_sided = odc;
   sharded.gather_bytes = GatherBytesOf(strategy);
-  // Nodes have as many at most (DGX and HGX).
+  // Nodes have as many at most (DGX and HGX). [data sheet]
   constexpr int kDevicesOfNode = 8;
   if (training->dp * training->tp > kDevicesOfNode) {
     sharded.devices_of_node = kDevicesOfNode;

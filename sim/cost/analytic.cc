@@ -22,11 +22,23 @@ namespace {
 
 // Bytes of the gradient that a step moves for a parameter that the device
 // updates, each a kernel of its own over fp32: the norm reads it, clipping
-// scales it, Adam reads it.
+// scales it, Adam reads it. No source for the kernels.
+// [assumption, bytes]
 constexpr double kGradientBytes = 4 + 2 * 4 + 4;
 // To predict it: reads the master weight and both moments, writes the bf16
-// weight.
+// weight; counted. [numerics, bytes]
 constexpr double kPredictionBytes = 14;
+// Of NVLink as the devices of the tables had it: NVIDIA's sheets, one
+// direction. [data sheet, bytes/s]
+constexpr double kBlackwellLinks = 900e9;
+constexpr double kHopperLinks = 450e9;
+constexpr double kAmpereLinks = 300e9;
+// A system's rate is a sheet's if it is so near. [numerics]
+constexpr double kSameLinks = 0.05;
+// A100: 12 channels of 20 GB/s, H100: 18 of 20.6 (NVIDIA/nccl v2.28.9,
+// src/graph/topo.h). [framework source]
+constexpr int kAmpereChannels = 12;
+constexpr int kChannels = 18;
 
 NcclGeneration GenerationOf(const DeviceSpec& device) {
   if (device.architecture == "blackwell") return NcclGeneration::kBlackwell;
@@ -35,16 +47,17 @@ NcclGeneration GenerationOf(const DeviceSpec& device) {
 }
 
 // Measured collectives of one node are those of NVLink as the devices of the
-// tables had it: NVIDIA's sheets, GB/s of one direction.
+// tables had it.
 bool HasLinksOfTables(const AnalyticOptions& options) {
   if (options.silicon == nullptr) return false;
   // A user's tables are of the links that they were measured on.
   if (!options.silicon->is_shipped()) return true;
   const std::string& architecture = options.silicon->device().architecture;
-  const double measured = architecture == "blackwell" ? 900e9
-                          : architecture == "hopper"  ? 450e9
-                                                      : 300e9;
-  return std::abs(options.network.nvlink_bytes_per_s / measured - 1) < 0.05;
+  const double measured = architecture == "blackwell" ? kBlackwellLinks
+                          : architecture == "hopper"  ? kHopperLinks
+                                                      : kAmpereLinks;
+  return std::abs(options.network.nvlink_bytes_per_s / measured - 1) <
+         kSameLinks;
 }
 
 // Adam besides reads and writes both moments and the weight, the master one
@@ -127,8 +140,8 @@ NcclGroup NcclGroupOf(const AnalyticOptions& options,
   const int known = network.nodes_of_group[static_cast<int>(comm.group)];
   if (known > 0) group.nodes = std::min(known, comm.members);
   group.generation = GenerationOf(options.device);
-  // A100: 12 channels of 20 GB/s, H100: 18 of 20.6.
-  group.channels = group.generation == NcclGeneration::kAmpere ? 12 : 18;
+  const bool is_ampere = group.generation == NcclGeneration::kAmpere;
+  group.channels = is_ampere ? kAmpereChannels : kChannels;
   const double nvlink =
       network.nvlink_bytes_per_s * options.device.collective_sustained;
   const double nics = network.nic_bytes_per_s * comm.members / group.nodes;

@@ -7,12 +7,14 @@
 namespace pipewright {
 namespace {
 
+// Places in tables by pass. [numerics]
 constexpr int kForward = static_cast<int>(OpPass::kForward);
 constexpr int kInput = static_cast<int>(OpPass::kBackwardInput);
 constexpr int kWeight = static_cast<int>(OpPass::kBackwardWeight);
 
 // Multiprocessors that exchanges take while they run beside passes
 // (Megatron-Core 0.15, moe_hybridep_num_sms; DeepEP's default is 20).
+// [framework source]
 constexpr double kExchangeMultiprocessors = 16;
 
 // Of F, B and W on the device, in a run of the forward again, and on the host.

@@ -10,10 +10,13 @@
 namespace pipewright {
 namespace {
 
+// Of a value in bf16. [numerics, bytes]
 constexpr double kWideBytes = 2;
-// Read and written for each value by the measured cast.
+// Read and written for each value by the measured cast: bf16 to fp8.
+// [numerics, bytes]
 constexpr double kMeasuredBytes = 3;
-// Above it the table of products has one campaign (UNFILLED_FLOP there).
+// Above it the table of products has one campaign (calibrate/silicon/distil.py,
+// UNFILLED_FLOP). [kernel file, FLOP]
 constexpr double kOneCampaignFlop = 3e12;
 
 // A kernel that casts and moves so many bytes.

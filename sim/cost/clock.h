@@ -35,13 +35,14 @@ struct LoadedKernel {
 };
 
 // Half of the 90 % interval of the law, as a part of the time: on the pairs of
-// B200 that it was fitted to (calibrate/silicon/check.py --part clock), and on
-// mixtures on one H100, whose products alone gave the energies
-// (experiments/h100_load).
+// B200 that it was fitted to (calibrate/silicon/check.py --part clock).
+// [kernel file]
 inline constexpr double kClockError = 0.29;
 // The A100 PCIe, to which nothing is fitted: nine of ten products within 9 to 12 %
-// (calibrate/silicon). Taken for types and boards of a measured chip.
+// (calibrate/silicon). Taken for types and boards of a measured chip. [kernel file]
 inline constexpr double kOtherLimitError = 0.11;
+// The same on mixtures on one H100, whose products alone gave the energies
+// (experiments/h100_load). [measured]
 inline constexpr double kHopperClockError = 0.03;
 
 // Was the law measured on the chip of this device ("h100", "b200", ...) for
@@ -58,14 +59,14 @@ bool IsClockMeasured(absl::string_view device, absl::string_view type);
 double JoulesOfFlop(const DeviceSpec& device, absl::string_view type);
 
 // Of an attention's FLOP over that of a product: exponentials beside them.
-// H100, cuDNN 9.19, d = 128, causal (experiments/h100_load).
+// H100, cuDNN 9.19, d = 128, causal (experiments/h100_load). [measured]
 inline constexpr double kAttentionForwardJoules = 1.24;
 inline constexpr double kAttentionBackwardJoules = 1.35;
 
 // Of a byte read or written in the device's memory: a copy at 3.03 TB/s draws
 // 404 W above an H100's idle power (experiments/h100_load). Other devices are
 // taken to need the same. The energy of a product's FLOP has its own traffic
-// inside, 4 % of it.
+// inside, 4 % of it. [measured, J]
 inline constexpr double kJoulesOfByte = 133e-12;
 
 // That of a load of `kernels`, one after the other, and `idle_s` in which none

@@ -11,21 +11,26 @@ namespace pipewright {
 namespace {
 
 // All tables: NVIDIA/nccl v2.28.9, src/graph/tuning.cc. Order LL, LL128,
-// Simple; times in us, bandwidths in GB/s.
+// Simple; times in us, bandwidths in GB/s. [numerics]
 constexpr int kProtocols = 3;
 enum Protocol { kLl, kLl128, kSimple };
 constexpr absl::string_view kProtocolNames[] = {"LL", "LL128", "Simple"};
 
+// NCCL, tuning.cc: base latency of an algorithm. [framework source, us]
 constexpr double kTreeBase[] = {6.8, 14, 8.4};
 constexpr double kRingBase[] = {6.6, 14, 8.4};
+// NCCL, tuning.cc: latency of a step over NVLink. [framework source, us]
 constexpr double kTreeNvlink[] = {0.6, 1.25, 4};
 constexpr double kRingNvlink[] = {0.6, 1.9, 3.4};
+// NCCL, tuning.cc: latency of a step over the network. [framework source, us]
 constexpr double kTreeNet[] = {5, 8.5, 14};
 constexpr double kRingNet[] = {2.7, 4, 14};
-// Of the network's driver on an AMD host; three times that for Simple.
+// NCCL, tuning.cc: of the network's driver on an AMD host; three times that for
+// Simple. [framework source, us]
 constexpr double kNetOverhead = 2;
 
-// [generation][1 node, 2 nodes, more].
+// NCCL, tuning.cc, by generation and 1 node, 2 nodes, more.
+// [framework source, GB/s]
 constexpr double kLlMax[4][3] = {
     {39, 39, 20.4}, {87.7, 22.5, 19}, {141, 45, 35}, {282, 90, 70}};
 constexpr double kRingLl128[4] = {20, 20, 36.7, 40};
@@ -33,7 +38,8 @@ constexpr double kTreeLl128[4][3] = {
     {20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 29}, {55.6, 31.67, 20}};
 constexpr double kTreeMax[4][3] = {
     {26.5, 18.5, 10}, {24, 23.6, 17.8}, {38.7, 41.4, 36}, {70, 42.8, 24}};
-// By floor(log2(bytes / 64)).
+// NCCL, tuning.cc: factors on a tree's bandwidth, by protocol and
+// floor(log2(bytes / kOctaveBytes)). [framework source]
 constexpr int kCorrections = 23;
 constexpr double kTreeCorrection[kProtocols][kCorrections] = {
     {1,  1,  1,  1,  .9, .8, .7, .7, .7, .7, .6, .5,
@@ -42,6 +48,21 @@ constexpr double kTreeCorrection[kProtocols][kCorrections] = {
      .6, .6, .6, .6, .8, .9, .9, .9, .9, 1,  1},
     {.9, .9, .9, .9, .9, .9, .9, .8, .7, .6, .6, .5,
      .5, .5, .5, .6, .7, .8, .7, .7, .8, .9, .9}};
+// NCCL, tuning.cc. [framework source, bytes]
+constexpr double kOctaveBytes = 64;
+// NCCL, tuning.cc: the part of the bus that LL128 in rings and a tree get, LL's
+// part of a tree's, and LL128's of a tree's on one node and on several.
+// [framework source]
+constexpr double kPartOfBus = 0.92;
+constexpr double kLlOfTree = 3.8;
+constexpr double kLl128OfTree = 7.0 / 9;
+constexpr double kLl128OfWideTree = 120.0 / 128;
+// NCCL, tuning.cc: a plateau of rings with Simple between nodes, from so many
+// bytes a channel and rank on, and the factors on latency.
+// [framework source]
+constexpr double kPlateauBytes = 64;
+constexpr double kVoltaPlateau = 1.9;
+constexpr double kPlateau = 1.4;
 
 struct Shape {
   const NcclGroup& group;
@@ -76,7 +97,7 @@ double RingMicroseconds(CollectiveKind collective, const Shape& shape,
   double bus = shape.bus;
   if (protocol == kLl) bus = std::min(shape.ll_max, shape.bus / 2);
   if (protocol == kLl128) {
-    bus = std::min(0.92 * shape.bus,
+    bus = std::min(kPartOfBus * shape.bus,
                    group.channels * kRingLl128[shape.generation]);
   }
   const double algorithm = bus * group.ranks / steps;
@@ -87,8 +108,9 @@ double RingMicroseconds(CollectiveKind collective, const Shape& shape,
                    (steps - inter_steps) * RingIntra(shape, protocol) +
                    inter_steps * inter;
   if (protocol == kSimple && all_reduce && group.nodes > 1 &&
-      bytes / (static_cast<double>(group.channels) * group.ranks) >= 64) {
-    latency *= shape.generation == 0 ? 1.9 : 1.4;
+      bytes / (static_cast<double>(group.channels) * group.ranks) >=
+          kPlateauBytes) {
+    latency *= shape.generation == 0 ? kVoltaPlateau : kPlateau;
   }
   latency += 1e6 * rounds * group.ring_latency_s;
   return latency + bytes / (1000 * algorithm);
@@ -97,14 +119,14 @@ double RingMicroseconds(CollectiveKind collective, const Shape& shape,
 double TreeMicroseconds(const Shape& shape, Protocol protocol, double bytes) {
   const NcclGroup& group = shape.group;
   double bus =
-      std::min(0.92 * shape.bus,
+      std::min(kPartOfBus * shape.bus,
                group.channels * kTreeMax[shape.generation][shape.size]);
-  if (protocol == kLl) bus = std::min(bus / 3.8, shape.ll_max);
+  if (protocol == kLl) bus = std::min(bus / kLlOfTree, shape.ll_max);
   if (protocol == kLl128) {
-    bus = std::min(bus * (group.nodes == 1 ? 7.0 / 9 : 120.0 / 128),
+    bus = std::min(bus * (group.nodes == 1 ? kLl128OfTree : kLl128OfWideTree),
                    group.channels * kTreeLl128[shape.generation][shape.size]);
   }
-  const double octave = std::floor(std::log2(bytes / 64));
+  const double octave = std::floor(std::log2(bytes / kOctaveBytes));
   const double correction =
       octave >= 0 && octave < kCorrections
           ? kTreeCorrection[protocol][static_cast<int>(octave)]

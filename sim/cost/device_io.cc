@@ -33,9 +33,12 @@ struct DeviceNumber {
   double most;
 };
 
+// Limits of input: no device is near them. [numerics]
+constexpr int kMostMultiprocessors = 100'000;
 constexpr double kMostFlops = 1e21;
 
-// Peaks and efficiencies; the counts stand apart.
+// Peaks and efficiencies, with the least and the most that a file may say; the
+// counts stand apart. [numerics]
 const std::vector<DeviceNumber>& DeviceNumbers() {
   static const auto* numbers = new std::vector<DeviceNumber>{
       {"bf16_flops", &DeviceSpec::bf16_flops, true, 1e6, kMostFlops},
@@ -89,8 +92,8 @@ class DeviceReader {
                                     &(spec.*number.member), &spec));
     }
     double count = 0;
-    PW_RETURN_IF_ERROR(
-        ReadNumber("multiprocessors", true, 1, 100'000, &count, &spec));
+    PW_RETURN_IF_ERROR(ReadNumber("multiprocessors", true, 1,
+                                  kMostMultiprocessors, &count, &spec));
     if (count != std::floor(count)) {
       return At("multiprocessors",
                 BadValue("multiprocessors.value", absl::StrCat(count),

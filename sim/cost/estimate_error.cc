@@ -20,73 +20,82 @@ namespace pipewright {
 namespace {
 
 // Each is half of a 90 % interval, as a part of the time (of a logarithm).
+// Two-sided quantile of the normal distribution. [numerics]
 constexpr double kNormal90 = 1.645;
 
 // Kernels of the curves: all rows of `reproduce published-kernels` are within
 // 10 %. One curve has all products of a kind, which so err together.
+// [kernel file]
 constexpr double kCurveError = 0.10;
 // Collectives: nine of ten points of one collective, size and device differ by
 // less between versions of NCCL (H100, H200, B200; calibrate/silicon).
+// [kernel file]
 constexpr double kCollectiveError = 0.12;
 
 // Common to all products of a type: what one more campaign would change against
 // the mean of two, 1.645 * d / sqrt(2) * sqrt(1.5), with d the root mean square
 // over devices of the median logarithm of the ratio of two campaigns, m, n and
 // k of 2048 and more (calibrate/silicon/README.md): bf16 0.049, fp8 with casts
-// inside 0.072, nvfp4 0.115. Types by blocks: as fp8.
+// inside 0.072, nvfp4 0.115. Types by blocks: as fp8. [kernel file]
 constexpr double kWideCampaign = 0.07;
 constexpr double kFp8Campaign = 0.10;
 constexpr double kFp4Campaign = 0.16;
 // Products of mxfp8 take the table of one scale a tensor. Scales along the
 // inner dimension cost 8 and 9 % on H100 and H200 (fp8_block over fp8 in the
-// median, both with casts).
+// median, both with casts; calibrate/silicon). [kernel file]
 constexpr double kMxfp8Table = 0.09;
 // Products of groups, all of one law (GroupedSeconds): of 75 in bf16 nine of
 // ten are within 24 %. Whole layers of experts in two frameworks of inference,
 // 4096 tokens and more, take less than the law by 18 to 33 % in the median over
 // a device (root mean square 0.25, times 1.645); in 8 and 4 bit, of which no
-// law was checked, the two differ by 0.42 on Blackwell (times 1.645 / sqrt(2)).
+// law was checked, the two differ by 0.42 on Blackwell (times 1.645 / sqrt(2);
+// calibrate/silicon/README.md). [kernel file]
 constexpr double kGroupedLess = 0.41;
 constexpr double kGroupedMore = 0.24;
 constexpr double kNarrowGrouped = 0.49;
 // What layers of experts do besides products and attention: PyTorch's kernels of
 // one layer, which are not fused, take 3.10 ms on an H100 where 0.85 are estimated
 // for fused ones (experiments/torch_layers). Other software fuses more or less,
-// so this is a range and moves no estimate.
+// so this is a range and moves no estimate. [measured]
 constexpr double kUnfused = 3.10 / 0.85 - 1;
 // Casts: our own kernel on an H100 writes 8 bit at 1.79 TB/s, the tables' one
-// at 2.97 (experiments/h100): a factor of 1.66.
+// at 2.97 (experiments/h100): a factor of 1.66. [measured]
 constexpr double kCasts = 0.51;
 
 // The energy of a FLOP carried to a chip or type that it was not measured on:
 // from B200 to the A100 PCIe lasting times are off by 2.1 % in the median, to
 // the H100 by 12 % (experiments/h100_load). Time goes by its cube root: 6 and
-// 36 %, root mean square 0.26, times 1.645. On the chip that was measured, on
-// another board and under another limit, the 2.1 % alone.
+// 36 %, root mean square 0.26, times 1.645. [measured]
 constexpr double kCarriedEnergy = 0.43;
+// On the chip that was measured, on another board and under another limit, the
+// 2.1 % of the A100 PCIe alone (calibrate/silicon/README.md). [kernel file]
 constexpr double kOtherBoard = 3 * kNormal90 * 0.021;
 // GB300's lies between 0.58 and 1.16 pJ (devices/gb300.textproto); B300 has the
-// same chip on another board.
+// same chip on another board. [kernel file]
 constexpr double kRangeOfRates = 0.34;
 // B200's was fitted on one machine's products. FlashAttention-4 on another one
 // loses 15 % of its rate at 1000 W, for which 0.77 of 1.50 pJ is enough
-// (flashinfer-ai/flashinfer, pull request 2899).
+// (flashinfer-ai/flashinfer, pull request 2899). [kernel file]
 constexpr double kOtherB200 = 0.67;
-// Half of fp8's for 4 bit: a third by B300's peaks, 0.64 by the parts of a
-// multiplier (its significand squared, the sum, the operands moved; M.
-// Horowitz, ISSCC 2014, figure 1.1.9).
+// Half of fp8's for 4 bit: a third by B300's peaks. [data sheet]
 constexpr double kFp4EnergyLess = 0.41;
+// 0.64 by the parts of a multiplier (its significand squared, the sum, the
+// operands moved; M. Horowitz, ISSCC 2014, figure 1.1.9). [paper]
 constexpr double kFp4EnergyMore = 0.25;
 // The curves' lasting loads were those of other kernels: what the law was off
-// by where it was carried over.
+// by where it was carried over (experiments/h100_load). [measured]
 constexpr double kCurvesClock = 0.12;
-// The law where it was measured: the largest median of a layout on B200, and
-// the worst mixture on the H100 (2.7 %).
+// The law where it was measured: the largest median of a layout on B200
+// (calibrate/silicon/README.md), and the worst mixture on the H100 (2.7 %;
+// experiments/h100_load). [kernel file]
 constexpr double kFittedClock = 0.028;
 
 // The host: te.Linear in bf16 takes 99.66 us on one GB200 and 59.19 us a year
 // later on another (host_time.cc), so either is 30 % from the mean of both.
+// [kernel file]
 constexpr double kHostError = 0.30;
+// Of a step that may be held up: keeps the logarithm finite. [numerics]
+constexpr double kMostHeld = 0.9;
 
 // A part of the step's time that errs as one.
 struct Sides {
@@ -244,6 +253,7 @@ Parts PartsOf(const BlockPrices& prices, const StageLayout& layout) {
   const ModelSpec& model = prices.inventory().model();
   const TrainingSpec& training = prices.inventory().training();
   const AnalyticOptions& options = prices.options();
+  // A place in tables by pass. [numerics]
   constexpr int kWeightPass = static_cast<int>(OpPass::kBackwardWeight);
   Parts parts;
   for (const auto& [key, same] : BlocksByClass(model, layout)) {
@@ -357,7 +367,7 @@ RatioInterval EstimateError(const BlockPrices& prices,
   squares.Add(kGradientSumError * parts.sums_s / all_s);
   squares.Add(0, std::log1p(kUnfused * parts.small_s / all_s));
   // One call for all groups waits for no host.
-  squares.Add(-std::log1p(-std::min(0.9, parts.held_s / all_s)), 0);
+  squares.Add(-std::log1p(-std::min(kMostHeld, parts.held_s / all_s)), 0);
   const Sides clock = ClockSides(prices, layout, parts);
   squares.Add(clock.less, clock.more);
   const Sides half = squares.Roots();

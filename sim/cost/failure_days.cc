@@ -9,7 +9,7 @@ namespace pipewright {
 namespace {
 
 // Cycles and restarts before a day begins: by then the state at a random time
-// no longer depends on how the run began.
+// no longer depends on how the run began. [numerics]
 constexpr double kCyclesBefore = 20;
 
 // One run, from its start to the end of the day that is looked at.

@@ -40,6 +40,9 @@ double DalyInterval(const FailingJob& job) {
          job.checkpoint_write_s;
 }
 
+// The width of the interval at which the search for it ends. [numerics]
+constexpr double kSameInterval = 1e-10;
+
 // The derivative of the goodput is 0 where exp(L (work + writing)) (1 - L work)
 // is 1. Its logarithm rises to 0 nowhere but there, between 0 and the mtbf.
 double BestInterval(const FailingJob& job) {
@@ -47,7 +50,7 @@ double BestInterval(const FailingJob& job) {
   const double write = job.checkpoint_write_s / job.mtbf_s();
   double low = 0;
   double high = 1;
-  while (high - low > 1e-10 * high) {
+  while (high - low > kSameInterval * high) {
     const double middle = (low + high) / 2;
     (middle + write + std::log1p(-middle) > 0 ? low : high) = middle;
   }

@@ -9,12 +9,13 @@ namespace {
 
 // torch.nn.Linear forward in bf16, one kernel, on the host of a DGX H100 (Xeon
 // Platinum 8480C): NVIDIA/TransformerEngine, issue 2053. The unit of all counts
-// below.
+// below. [kernel file, s]
 constexpr double kLaunchSeconds = 13.48e-6;
 
 // A kernel that Python launches in a layer, with the gradient recorded or
 // computed: 1.4 to 1.8, geometric mean 1.6, in seven layers of 76 to 348
 // kernels, dense and with experts (experiments/torch_layers, H200).
+// [measured]
 constexpr double kOfKernel = 1.6;
 
 // What a module of Transformer Engine does on the host beside its kernels, in
@@ -24,7 +25,7 @@ constexpr double kOfKernel = 1.6;
 // mean is 76.8; by the pull request alone forward and backward 311.30, in MXFP8
 // 114.51 and 440.93. Forward: 76.8 / 37.08 less one kernel, and in 8 bit 1.93
 // times as much less a product and a cast. Backward: 252.11 / 37.08 less two
-// products, in 8 bit 326.42 / 37.08 less a cast more.
+// products, in 8 bit 326.42 / 37.08 less a cast more. [kernel file]
 struct ModuleWork {
   double forward, backward;
 };
@@ -33,27 +34,28 @@ constexpr ModuleWork kEightBitModule = {2.00, 5.80};
 
 // The fused layer of experts: 1.2 ms forward and 2.1 ms backward, W included,
 // with 64 experts on GB200 (NVIDIA/TransformerEngine, issue 2897), over 37.08
-// us. Shared by its two products.
+// us. Shared by its two products. [kernel file]
 constexpr ModuleWork kFusedExperts = {16, 28};
 
 // One product of a group, launched by C++: 9 us (kGroupSeconds, fitted on
 // grouped products of B200) over the 13.48 us of a torch.nn.Linear on such a
 // host. Assumed: a cast of one expert's rows takes as much, as it allocates as
-// many tensors (NVIDIA/TransformerEngine, issue 1499).
+// many tensors (NVIDIA/TransformerEngine, issue 1499). [kernel file]
 constexpr double kOfGroup = 0.67;
 // A collective: the call and the events on both streams (torch.distributed,
-// ProcessGroupNCCL). Assumed: each takes a kernel's time.
+// ProcessGroupNCCL). Assumed: each takes a kernel's time. [assumption]
 constexpr double kCollective = 2;
 
 // Kernels and modules of an operation in F, B and W, counted in Megatron-Core
 // 0.14 and Transformer Engine 2.8 with their fusions (rotary embedding, SwiGLU,
-// permutation, bias-dropout-add): a class of constants of its own, "counted in
-// source".
+// permutation, bias-dropout-add).
 struct Count {
   double kernels[kNumOpPasses];
   double modules[kNumOpPasses];
 };
 
+// Counted in Megatron-Core 0.14 and Transformer Engine 2.8: kernels and modules
+// in F, B and W. [framework source]
 Count CountOf(const ModelOp& op) {
   switch (op.kind) {
     case OpClass::kGemm:
@@ -90,7 +92,7 @@ Count CountOf(const ModelOp& op) {
 // Kernels of the cast of an input or a gradient (Transformer Engine 2.8,
 // pytorch/csrc/quantizer.cpp): with a scale of its own, the largest value, the
 // scale and the cast; of 4 bit the largest values and a cast along each
-// dimension.
+// dimension. [framework source]
 double CastKernels(const TrainingSpec& training, const ModelOp& op,
                    OpPass pass) {
   const bool is_linear =

@@ -6,9 +6,10 @@
 namespace pipewright {
 namespace {
 
-// Stands in the place of a pass's bits for what is no pass.
+// Stands in the place of a pass's bits for what is no pass. [numerics]
 constexpr uint64_t kOptimizerDraw = ~uint64_t{0};
 
+// Which draws are a device's: bits of a word. [numerics]
 uint64_t DeviceWord(int replica, int rank) {
   return static_cast<uint64_t>(static_cast<uint32_t>(replica)) << 32 |
          static_cast<uint32_t>(rank);
@@ -26,7 +27,7 @@ double QuantileAt(const std::vector<double>& quantiles, double probability) {
 }
 
 // Which draw is a pass's. Independent of how Pass packs its bits, so that a
-// seed draws the same from version to version.
+// seed draws the same from version to version. [numerics]
 uint64_t DrawOf(Pass pass) {
   return static_cast<uint64_t>(pass.kind()) |
          static_cast<uint64_t>(pass.direction()) << 3 |

@@ -13,7 +13,8 @@ namespace {
 // largest tile's rate that each reaches inside: operands are read again more
 // often per product the smaller the tile (128 x 64 reads half as much again as
 // 256 x 128). NVIDIA, Matrix Multiplication Background User's Guide, section
-// "Tile quantization" and figure 4, for the order and the trade.
+// "Tile quantization" and figure 4, for the order and the trade; the rates are
+// assumed. [assumption]
 struct Tile {
   double rows, columns, rate;
 };
@@ -22,15 +23,17 @@ constexpr Tile kTiles[] = {{256, 128, 1.0},  {128, 256, 1.0},  {192, 128, 0.98},
                            {64, 128, 0.80},  {64, 64, 0.65}};
 
 // Inner products shorter than a few loads of a tile do not hide the filling
-// of the pipeline and the store of the tile: rate k / (k + this).
+// of the pipeline and the store of the tile: rate k / (k + this). No source: it
+// is assumed. [assumption]
 constexpr double kInnerFill = 128;
-// Split along k: parts at least this long, and at most so many.
+// Split along k: parts at least this long, and at most so many. No source: both
+// are assumed. [assumption]
 constexpr double kShortestPart = 2048;
 constexpr double kMostParts = 8;
 
 // The part of attention's best rate at a length s is s / (s + fill): fitted
 // by hand on cuDNN 9.19.1's ten lengths on H200 (NVIDIA/cudnn-frontend,
-// benchmark csv h200_919_only_cudnn), off by at most 3.5 %.
+// benchmark csv h200_919_only_cudnn), off by at most 3.5 %. [kernel file]
 struct Fill {
   double forward, backward;
 };

@@ -9,7 +9,8 @@
 
 namespace pipewright {
 
-// The time of a kernel boundary, which a queued kernel adds to the stream.
+// The time of a kernel boundary, which a queued kernel adds to the stream. No
+// source: it is assumed. [assumption, s]
 inline constexpr double kKernelGapSeconds = 2e-6;
 
 // C[m,n] = A[m,k] B[k,n], `count` of them in one launch, `bytes` to and from
@@ -17,6 +18,10 @@ inline constexpr double kKernelGapSeconds = 2e-6;
 // multiprocessors, and that of the bytes.
 double GemmSeconds(const DeviceSpec& device, Precision precision, double m,
                    double n, double k, double count, double bytes);
+
+// FLOPs of attention backward over forward: five products over two
+// (FlashAttention, arXiv 2205.14135). [numerics]
+inline constexpr double kAttentionBackward = 2.5;
 
 // Fused attention; FLOPs are those that count under a causal mask, `sequence`
 // is the length of the keys.
@@ -26,13 +31,14 @@ double AttentionSeconds(const DeviceSpec& device, OpPass pass, bool causal,
 // Host time of one product of a group: so long do groups take that are too
 // small for the device (products of 2 to 5 GFLOP, 8.7 to 9.3 us each, in all
 // three passes; MooreThreads/SimuMax 4dcaae513ba7, grouped products on B200).
+// [kernel file, s]
 inline constexpr double kGroupSeconds = 9e-6;
 
 // The part of their traffic that groups do not hide. Hopper: the median of 165
 // times of 11 groups on an H100, in bf16 and in fp8 with one scale a tensor, in all
 // three passes (W written in bf16, over F's product of all rows), one by one, on
 // four streams and as one kernel; nine of ten are within kHopperGroupedError of
-// what follows (experiments/torch_layers, grouped.py).
+// what follows (experiments/torch_layers, grouped.py). [measured]
 inline constexpr double kHopperGroupedTraffic = 0.41;
 inline constexpr double kHopperGroupedError = 0.12;
 double GroupedTrafficPart(const DeviceSpec& device);

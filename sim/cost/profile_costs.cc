@@ -80,6 +80,7 @@ void AddQuantiles(const std::vector<double>& quantiles, double seconds,
   }
 }
 
+// Points of a distribution: whole percents. [numerics]
 constexpr size_t kKnots = 101;
 
 // One stage, summed up: seconds and quantiles (in seconds) of each pass.
@@ -294,7 +295,7 @@ std::array<std::vector<double>, kNumPassKinds> JitterOf(const StageSum& sum) {
 std::vector<TimeSource> SourcesOf(const std::vector<ProfiledTime>& times,
                                   const std::vector<StageSum>& sums,
                                   std::string* unknown) {
-  constexpr double kNormal90 = 1.6449;  // two-sided quantile
+  constexpr double kNormal90 = 1.6449;  // two-sided quantile [numerics]
   std::vector<TimeSource> sources;
   for (size_t row = 0; row < times.size(); ++row) {
     const ProfiledTime& time = times[row];

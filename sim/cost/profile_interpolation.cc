@@ -11,11 +11,12 @@ namespace pipewright {
 namespace {
 
 // Nearness falls with this power of the distance: a point next door counts
-// far more than several at twice its distance.
+// far more than several at twice its distance. [numerics]
 constexpr double kDistancePower = 4;
-// Of two shapes that are the same but for rounding, in powers of 2.
+// Of two shapes that are the same but for rounding, in powers of 2. [numerics]
 constexpr double kSamePlace = 1e-9;
 // Pivot over the largest entry below which columns count as dependent.
+// [numerics]
 constexpr double kSingular = 1e-10;
 
 double Distance(const std::vector<double>& one,

@@ -22,7 +22,7 @@ struct PassWork {
 
 // Linear layers: F, the gradient of the input and that of the weights are as
 // many FLOPs each. Attention: two products forward, five backward (scores
-// again; FlashAttention, arXiv 2205.14135).
+// again; FlashAttention, arXiv 2205.14135). [numerics]
 PassWork WorkOf(ProfilePass pass) {
   switch (pass) {
     case ProfilePass::kBackwardInput:

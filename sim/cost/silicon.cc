@@ -14,21 +14,35 @@
 namespace pipewright {
 namespace {
 
-// Bytes of a bf16 element.
+// Bytes of a bf16 element. [numerics, bytes]
 constexpr double kElementBytes = 2;
-// Attention between measured shapes: leaving each out gives this 90 % half
-// width on H100 and B200 (calibrate/silicon/README.md).
+// Attention between measured shapes: each left out gave this 90 % half width on
+// H100 and B200. No table of that is kept. [assumption]
 constexpr double kBetweenAttention = 0.15;
+// Norms between measured shapes. No source. [assumption]
 constexpr double kBetweenNorms = 0.25;
 // Windows: the rates of one kernel at 8,192 and at 32,768 tokens (GB200, GB300)
-// differ by 46 % forward, by nothing backward.
+// differ by 46 % forward, by nothing backward (calibrate/silicon).
+// [kernel file]
 constexpr double kBetweenWindows = 0.25;
+// Head dimensions of the tables of attention and of windows. [kernel file]
+constexpr double kAttentionDims[] = {64, 96, 128, 160, 192, 256};
+constexpr double kWindowDims[] = {64, 128};
+// Doublings of the head dimension beyond which another kernel runs. No source:
+// it is assumed. [assumption]
+constexpr double kSameKernel = 0.6;
+// Weights of neighbours are 1 / (squared distance + this), of shapes and of
+// elements or windows. [numerics]
+constexpr double kSameShape = 1e-9;
+constexpr double kNearby = 0.25;
+// Farther than any row. [numerics]
+constexpr double kNowhere = 1e9;
 
 // Multiplications and additions of attention that count under the mask.
 double AttentionFlops(bool is_forward, bool is_causal, double head_dim,
                       double heads, double sequence) {
   const double full = 4 * heads * sequence * sequence * head_dim;
-  return full * (is_causal ? 0.5 : 1) * (is_forward ? 1 : 2.5);
+  return full * (is_causal ? 0.5 : 1) * (is_forward ? 1 : kAttentionBackward);
 }
 
 // log(time) - log(reference) of the rows of a table with two sizes, weighted by
@@ -42,6 +56,7 @@ struct Neighbours {
 template <class Reference>
 Neighbours Weigh(const SiliconTable& table, double first, double second,
                  Reference reference) {
+  // Neighbours that count. [numerics]
   constexpr int kCount = 4;
   std::vector<std::pair<double, int>> order;  // squared distance, row
   for (int row = 0; row < table.rows(); ++row) {
@@ -55,7 +70,7 @@ Neighbours Weigh(const SiliconTable& table, double first, double second,
   Neighbours near;
   double weights = 0;
   for (auto at = order.begin(); at != end; ++at) {
-    const double weight = 1 / (at->first + 1e-9);
+    const double weight = 1 / (at->first + kSameShape);
     const double* sizes = table.row(at->second);
     near.log_ratio += weight * std::log(table.seconds(at->second) /
                                         reference(sizes[0], sizes[1]));
@@ -78,11 +93,11 @@ SiliconTime Streamed(const SiliconTable& table, const DeviceSpec& device,
   double log_ratio = 0;
   double error = 0;
   double weights = 0;
-  double nearest = 1e9;
+  double nearest = kNowhere;
   for (int row = 0; row < table.rows(); ++row) {
     const double* sizes = table.row(row);
     const double distance = std::log2(sizes[0] * sizes[1] / elements);
-    const double weight = 1 / (distance * distance + 0.25);
+    const double weight = 1 / (distance * distance + kNearby);
     log_ratio +=
         weight * std::log(table.seconds(row) / stream(sizes[0] * sizes[1]));
     error += weight * table.error(row);
@@ -180,7 +195,7 @@ std::optional<SiliconTime> Silicon::Attention(const std::string& type,
   const SiliconTable* table = nullptr;
   double least = 0;
   double measured_dim = 0;
-  for (const double dim : {64.0, 96.0, 128.0, 160.0, 192.0, 256.0}) {
+  for (const double dim : kAttentionDims) {
     const SiliconTable* const other =
         Find({"attention", type, way, mask, absl::StrCat(dim)});
     if (other == nullptr) continue;
@@ -191,7 +206,7 @@ std::optional<SiliconTime> Silicon::Attention(const std::string& type,
     measured_dim = dim;
   }
   // Another kernel runs for heads of another size by far.
-  if (table == nullptr || least > 0.6) return {};
+  if (table == nullptr || least > kSameKernel) return {};
   const OpPass pass = is_forward ? OpPass::kForward : OpPass::kBackwardInput;
   const auto curve = [&](double dim, double count, double length) {
     return AttentionSeconds(
@@ -214,7 +229,7 @@ std::optional<SiliconTime> Silicon::Window(bool is_forward, double head_dim,
                                            double window, double flops) const {
   const SiliconTable* table = nullptr;
   double measured_dim = 0;
-  for (const double dim : {64.0, 128.0}) {
+  for (const double dim : kWindowDims) {
     const SiliconTable* const other = Find(
         {"window", "bfloat16", is_forward ? "fwd" : "bwd", absl::StrCat(dim)});
     if (other == nullptr) continue;
@@ -239,7 +254,7 @@ std::optional<SiliconTime> Silicon::Window(bool is_forward, double head_dim,
         AttentionFlops(is_forward, false, measured_dim, sizes[0], sizes[1]) *
         part * (1 - part / 2);
     const double distance = std::log2(sizes[2] / window);
-    const double weight = 1 / (distance * distance + 0.25);
+    const double weight = 1 / (distance * distance + kNearby);
     log_ratio += weight * std::log(table->seconds(row) /
                                    AttentionSeconds(device_, pass, true,
                                                     measured, sizes[2]));

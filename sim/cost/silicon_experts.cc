@@ -10,10 +10,15 @@ namespace {
 
 // One of eight measured layers is left out and estimated from its neighbours,
 // the nearest an octave away: 90 % are within 20 to 24 % on Blackwell, within
-// 38 and 48 % on Hopper (calibrate/silicon/README.md).
+// 38 and 48 % on Hopper (calibrate/silicon/README.md). [kernel file]
 constexpr double kBetweenExperts = 0.24;
 constexpr double kBetweenHopperExperts = 0.48;
+// Neighbours that count, with the weight 1 / (squared distance + kSameLayer);
+// doublings to the nearest up to which a layer is among the measured ones.
+// [numerics]
 constexpr int kNeighbours = 4;
+constexpr double kSameLayer = 0.01;
+constexpr double kInsideDoublings = 1.5;
 
 }  // namespace
 
@@ -44,7 +49,7 @@ std::optional<SiliconTime> Silicon::Experts(
   double error = 0;
   double weights = 0;
   for (auto at = order.begin(); at != end; ++at) {
-    const double weight = 1 / (at->first + 0.01);
+    const double weight = 1 / (at->first + kSameLayer);
     const double* own = table->row(at->second);
     log_ratio += weight * std::log(table->seconds(at->second) /
                                    reference(own[0], own[1], own[2], own[3]));
@@ -55,7 +60,7 @@ std::optional<SiliconTime> Silicon::Experts(
   SiliconTime time;
   time.seconds =
       std::exp(log_ratio / weights) * reference(groups, rows, hidden, inner);
-  time.is_inside = nearest <= 1.5;
+  time.is_inside = nearest <= kInsideDoublings;
   const double between = device_.architecture == "hopper"
                              ? kBetweenHopperExperts
                              : kBetweenExperts;

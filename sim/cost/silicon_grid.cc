@@ -7,12 +7,17 @@
 namespace pipewright {
 namespace {
 
+// A cell that was not measured. [numerics]
 constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();
 // What interpolation adds to the error half way between shapes, as a part: the
 // median of shapes left out is 2 to 3 %, nine of ten are within 10 %
-// (calibrate/silicon/README.md); and for each doubling beyond the ends.
+// (calibrate/silicon/README.md). [kernel file]
 constexpr double kHalfWayError = 0.10;
+// The same for each doubling beyond the ends. No source. [assumption]
 constexpr double kBeyondError = 0.10;
+// Weights of axes fall with the square of the logarithm between the neighbours,
+// and this. [numerics]
+constexpr double kSameSize = 0.05;
 
 // Where a size lies on an axis: between `low` and `low` + 1.
 struct Place {
@@ -125,7 +130,7 @@ void SiliconGrid::FillHoles() {
           const double log = (1 - part) * (log_at(low) - std::log(sizes[low])) +
                              part * (log_at(high) - std::log(sizes[high])) +
                              std::log(sizes[at]);
-          const double weight = 1 / ((span + 0.05) * (span + 0.05));
+          const double weight = 1 / ((span + kSameSize) * (span + kSameSize));
           sum += weight * log;
           weights += weight;
           error += weight *

@@ -15,6 +15,7 @@
 namespace pipewright {
 namespace {
 
+// Limits of input. [numerics]
 constexpr double kLeastSlow = 1e-3;
 constexpr double kMostSlow = 1e3;
 

@@ -10,7 +10,7 @@ namespace pipewright {
 // Speeds of the devices of one cluster: the fastest over the slowest, without
 // outliers, minus 1. On average over five clusters and several applications;
 // at most 0.22, outliers up to 1.5 times as slow as the median (arXiv
-// 2208.11035, abstract: V100, RTX 5000 and MI60 under their limits).
+// 2208.11035, abstract: V100, RTX 5000 and MI60 under their limits). [paper]
 inline constexpr double kSpeedRange = 0.08;
 inline constexpr double kMostSpeedRange = 0.22;
 

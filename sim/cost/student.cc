@@ -10,6 +10,7 @@ namespace pipewright {
 namespace {
 
 // From here on the expansion around the normal distribution is as exact.
+// [numerics]
 constexpr int64_t kMany = 1000;
 
 // P(|T| <= t): 26.7.3 for odd, 26.7.4 for even degrees, in `angle` =
@@ -29,7 +30,8 @@ double Inside(double angle, int64_t degrees) {
   return odd ? 2 / std::numbers::pi * (angle + sine * sum) : sine * sum;
 }
 
-// 26.7.5.
+// M. Abramowitz and I. Stegun, Handbook of Mathematical Functions, 26.7.5.
+// [paper]
 double Expansion(double x, double degrees) {
   const double square = x * x;
   const double first = (square + 1) / 4;
@@ -53,6 +55,7 @@ double StudentT(double level, int64_t degrees) {
   }
   double low = 0;
   double high = std::numbers::pi / 2;
+  // A double has no more digits. [numerics]
   constexpr int kHalvings = 60;
   for (int halving = 0; halving < kHalvings; ++halving) {
     const double middle = (low + high) / 2;

@@ -7,7 +7,7 @@
 namespace pipewright {
 namespace {
 
-// Two-sided quantiles of the normal distribution.
+// Two-sided quantiles of the normal distribution. [numerics]
 constexpr double kNormal90 = 1.6449;
 constexpr double kNormal95 = 1.9600;
 

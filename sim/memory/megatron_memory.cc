@@ -13,17 +13,18 @@ namespace {
 // Scratch that kernel libraries hold: Transformer Engine's cuBLAS workspace
 // (32 MiB from Hopper on; four more, one a stream, for grouped layers) and
 // PyTorch's own (CUBLAS_WORKSPACE_CONFIG :4096:2:16:8).
+// [framework source, bytes]
 constexpr int64_t kMiB = int64_t{1} << 20;
 constexpr int64_t kLibraryWorkspace = 32 * kMiB + 8 * kMiB + 128 * 1024;
 constexpr int64_t kGroupedWorkspace = 4 * 32 * kMiB;
 
 // Two layers are there whole under ZeRO 3: the one that runs and the one that
-// is fetched (PyTorch FSDP2, one prefetch).
+// is fetched (PyTorch FSDP2, one prefetch). [framework source]
 constexpr int kGatheredLayers = 2;
 
 // Of odc: elements of the largest buffer, and what each device of a node has of
 // the kernel that reads from other nodes (sail-sg/odc: ODC_MAX_BUFFER_SIZE,
-// chunks of 1 MiB).
+// chunks of 1 MiB). [framework source]
 constexpr int64_t kBufferElements = int64_t{64} << 20;
 constexpr int64_t kChunkBytes = kMiB;
 

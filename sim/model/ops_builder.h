@@ -63,8 +63,9 @@ class OpsBuilder {
   ModelOp& Add(ModelOp op);
   std::vector<ModelOp> Take() && { return std::move(ops_); }
 
-  // Bytes of an activation; of the operand of a linear layer.
+  // Bytes of an activation, bf16. [numerics, bytes]
   static constexpr double kElement = 2;
+  // Of the operand of a linear layer.
   double operand_bytes() const { return OperandBytes(precision()); }
   // Of linear layers here, and of what is cast before it is gathered.
   Precision precision() const {

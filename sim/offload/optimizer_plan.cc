@@ -7,10 +7,10 @@ namespace pipewright {
 namespace {
 
 // Four slots of four bytes: with one buffer a flush precedes each prefetch of
-// its array, while the arrays overlap in both directions.
+// its array, while the arrays overlap in both directions. [numerics, bytes]
 constexpr double kCopyBytesPerParameter = 16;
 
-// What a sum or quotient may miss a whole number by.
+// What a sum or quotient may miss a whole number by. [numerics]
 constexpr double kRounding = 1e-9;
 
 }  // namespace

@@ -9,7 +9,7 @@ namespace pipewright {
 namespace {
 
 // What a tree passes on at once: an eighth of NCCL's default buffer of 4 MiB
-// (NCCL_BUFFSIZE, NCCL_STEPS).
+// (NCCL_BUFFSIZE, NCCL_STEPS). [framework source, bytes]
 constexpr double kChunkBytes = 512.0 * 1024;
 
 // The devices of the group on each node, for each list of DevicesThatMeet.

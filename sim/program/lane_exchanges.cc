@@ -11,7 +11,7 @@ namespace pipewright {
 namespace {
 
 // A pass is so many times computation and exchanges in turn at most: then a
-// stage of many layers is as good as each of them by itself.
+// stage of many layers is as good as each of them by itself. [numerics]
 constexpr int kMostPieces = 8;
 
 ExchangeFlows RingsOf(const Network& network,

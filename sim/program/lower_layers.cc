@@ -19,6 +19,7 @@
 namespace pipewright {
 namespace {
 
+// As of blocks (FSDP2, lower_shards.cc). [framework source]
 constexpr int kLayersGatheredAhead = 1;
 constexpr int kReductionsBehind = 2;
 

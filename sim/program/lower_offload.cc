@@ -15,8 +15,10 @@
 namespace pipewright {
 namespace {
 
-constexpr double kStateBytesEach = 4;   // of a parameter in one array, fp32
-constexpr double kWeightBytesEach = 2;  // of a weight or a gradient, bf16
+// Of a parameter in one array, fp32; of a weight or a gradient, bf16.
+// [numerics, bytes]
+constexpr double kStateBytesEach = 4;
+constexpr double kWeightBytesEach = 2;
 
 constexpr std::array<Stream, 3> kStateStreams = {
     Stream::kMomentumCopy, Stream::kVarianceCopy, Stream::kMasterCopy};

@@ -9,10 +9,11 @@ namespace pipewright {
 namespace {
 
 // Gathers run one block of work ahead, as FSDP2 does in its backward and, by
-// its limit of two outputs alive, in its forward.
+// its limit of two outputs alive, in its forward. [framework source]
 constexpr int kGathersAhead = 1;
 // The block that ends waits for the reduce-scatter two back, so that one is
 // under way while one more is prepared (FSDP2, _fsdp_param_group.py).
+// [framework source]
 constexpr int kScattersBehind = 2;
 
 }  // namespace

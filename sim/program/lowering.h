@@ -25,7 +25,7 @@
 namespace pipewright {
 
 // A found-inf flag and a partial squared norm, as doubles (zero-bubble paper,
-// sec. 4); also what the synchronised step reduces.
+// sec. 4); also what the synchronised step reduces. [paper, bytes]
 inline constexpr double kStateBytes = 16;
 
 class Lowering {

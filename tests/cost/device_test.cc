@@ -70,8 +70,8 @@ TEST_CASE("devices: a file is read, and refused with line and field",
       {"value: 0.82", "value: 1.2", "bf16_sustained.value"},
       {"name: \"h100\"\n", "", "name"},
       {"architecture: \"hopper\"", "architecture: \"hoper\"", "architecture"},
-      {"board_watts {\n  value: 700", "fp4_flops {\n  value: 7e15",
-       "all three, or none"},
+      {"board_watts {  # [data sheet]\n  value: 700",
+       "fp4_flops {\n  value: 7e15", "all three, or none"},
       {"bf16_flops {", "bf16_flop {", "bf16_flop"},
   };
   for (const auto& bad : cases) {

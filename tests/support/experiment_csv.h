@@ -11,7 +11,7 @@ namespace pipewright::testing {
 
 using ExperimentRow = std::map<std::string, std::string>;  // column, cell
 
-// The rows of experiments/FILE, by its header. Cells may be quoted, with commas
+// The rows of a file below experiments/, by its header. Cells may be quoted, with commas
 // and without quotation marks inside. Fails the test where there is no file.
 std::vector<ExperimentRow> ExperimentRows(absl::string_view file);
 

@@ -275,7 +275,8 @@ std::vector<FieldHelp> StrategyHelp() {
        "false; true with framework torchtitan and "
        "pp above 1",
        "layer by layer: gradients are reduced once a step and kept whole until "
-       "then; without reshard_after_forward layers are gathered once a step too"},
+       "then; without reshard_after_forward layers are gathered once a step "
+       "too"},
       {"strategy.shard_copies",
        "false; true with framework torchtitan and fsdp layer by layer",
        "layer by layer: estimated passes copy layers out of what was gathered, "

@@ -204,8 +204,8 @@ absl::StatusOr<std::optional<AnalyticOptions>> PrepareAnalytic(
   }
   options.launch_s =
       config.costs.analytic_launch_s.value_or(LaunchSecondsOf(*spec));
-  options.contention = config.costs.analytic_contention.value_or(
-      ContentionOf(*spec));
+  options.contention =
+      config.costs.analytic_contention.value_or(ContentionOf(*spec));
   options.slowest_energy = EnergyOfSlowest(
       config.costs.analytic_speed_range.value_or(kSpeedRange), sizes.devices());
   options.most_slowest_energy =

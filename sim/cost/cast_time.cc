@@ -68,8 +68,8 @@ Recipe RecipeOf(Precision precision, bool for_weight, bool transposes) {
 // PyTorch's float8 (pytorch/ao, float8_linear.py and float8_ops.py), one scale
 // a tensor: operands are kept in 8 bit, so backward casts its gradient alone.
 // Its products take the inner dimension first on every device: it copies
-// weight, gradient and input in the other order, in 8 bit. A norm never casts. Each
-// forward casts its weight, which is gathered in 16 bit or more.
+// weight, gradient and input in the other order, in 8 bit. A norm never casts.
+// Each forward casts its weight, which is gathered in 16 bit or more.
 double TorchCastSeconds(const AnalyticOptions& options, const ModelOp& op,
                         OpPass pass, bool searches) {
   const double inputs = op.m * op.count * op.k;

@@ -38,8 +38,9 @@ struct LoadedKernel {
 // B200 that it was fitted to (calibrate/silicon/check.py --part clock).
 // [kernel file]
 inline constexpr double kClockError = 0.29;
-// The A100 PCIe, to which nothing is fitted: nine of ten products within 9 to 12 %
-// (calibrate/silicon). Taken for types and boards of a measured chip. [kernel file]
+// The A100 PCIe, to which nothing is fitted: nine of ten products within 9 to
+// 12 % (calibrate/silicon). Taken for types and boards of a measured chip.
+// [kernel file]
 inline constexpr double kOtherLimitError = 0.11;
 // The same on mixtures on one H100, whose products alone gave the energies
 // (experiments/h100_load). [measured]

@@ -53,10 +53,10 @@ constexpr double kMxfp8Table = 0.09;
 constexpr double kGroupedLess = 0.41;
 constexpr double kGroupedMore = 0.24;
 constexpr double kNarrowGrouped = 0.49;
-// What layers of experts do besides products and attention: PyTorch's kernels of
-// one layer, which are not fused, take 3.10 ms on an H100 where 0.85 are estimated
-// for fused ones (experiments/torch_layers). Other software fuses more or less,
-// so this is a range and moves no estimate. [measured]
+// What layers of experts do besides products and attention: PyTorch's kernels
+// of one layer, which are not fused, take 3.10 ms on an H100 where 0.85 are
+// estimated for fused ones (experiments/torch_layers). Other software fuses
+// more or less, so this is a range and moves no estimate. [measured]
 constexpr double kUnfused = 3.10 / 0.85 - 1;
 // Casts: our own kernel on an H100 writes 8 bit at 1.79 TB/s, the tables' one
 // at 2.97 (experiments/h100): a factor of 1.66. [measured]
@@ -163,7 +163,7 @@ struct Parts {
   double wide_s = 0;    // measured kernels in 16 bit
   double narrow_s = 0;  // measured products in fewer
   double grouped_s = 0;
-  double small_s = 0;  // of layers of experts, fused kernels but products
+  double small_s = 0;    // of layers of experts, fused kernels but products
   double clocked_s = 0;  // measured kernels that go by the clock
   double casts_s = 0;
   double held_s = 0;
@@ -289,8 +289,7 @@ Parts PartsOf(const BlockPrices& prices, const StageLayout& layout) {
         }
       }
     }
-    if (options.kernels == FrameworkKernels::kFused &&
-        HasRouting(ops)) {
+    if (options.kernels == FrameworkKernels::kFused && HasRouting(ops)) {
       parts.small_s += same.times * SmallSeconds(ops, times, by_host);
     }
   }

@@ -180,19 +180,16 @@ std::optional<KernelEstimate> MeasuredProduct(const AnalyticOptions& options,
         Streaming(StreamSeconds(options.device, bytes), bytes);
     // Part of the traffic is that of sums, which groups hide as others do.
     const double part = GroupedTrafficPart(options.device);
-    const double sums_s =
-        pass == OpPass::kBackwardWeight && part < 1
-            ? GradientSumSeconds(options, training, op)
-            : 0;
-    out.load.steady_s = part * (traffic.steady_s - sums_s) +
-                        kGradientSumPart * sums_s;
-    out.seconds = std::max(out.load.least_s,
-                           out.load.steady_s + time->seconds);
+    const double sums_s = pass == OpPass::kBackwardWeight && part < 1
+                              ? GradientSumSeconds(options, training, op)
+                              : 0;
+    out.load.steady_s =
+        part * (traffic.steady_s - sums_s) + kGradientSumPart * sums_s;
+    out.seconds = std::max(out.load.least_s, out.load.steady_s + time->seconds);
     out.load.steady_joules = traffic.steady_joules;
-    out.error =
-        std::hypot(out.error, options.device.architecture == "hopper"
-                                  ? kHopperGroupedError
-                                  : kGroupedError);
+    out.error = std::hypot(out.error, options.device.architecture == "hopper"
+                                          ? kHopperGroupedError
+                                          : kGroupedError);
     absl::StrAppend(&out.how, ", grouped");
   }
   return out;
@@ -288,9 +285,9 @@ std::optional<KernelEstimate> Measured(const AnalyticOptions& options,
   }
 }
 
-// W adds its product to a sum of gradients, where the tables only write it. What
-// the sum moves besides is hidden in part. The curves have it in the traffic that
-// they hide.
+// W adds its product to a sum of gradients, where the tables only write it.
+// What the sum moves besides is hidden in part. The curves have it in the
+// traffic that they hide.
 void AddSum(const AnalyticOptions& options, const TrainingSpec& training,
             const ModelOp& op, KernelEstimate* out) {
   const double moved_s = GradientSumSeconds(options, training, op);
@@ -359,9 +356,10 @@ double GradientSumSeconds(const AnalyticOptions& options,
                           const TrainingSpec& training, const ModelOp& op) {
   const bool is_product =
       op.kind == OpClass::kGemm || op.kind == OpClass::kGroupedGemm;
+  const bool is_reduced_at_once =
+      training.sharded.shard_group > 0 && training.zero >= 2 && training.dp > 1;
   if (!is_product || !op.has_weight_pass || training.gradient_bytes <= 2 ||
-      training.sharded.shard_group > 0 ||
-      options.kernels != FrameworkKernels::kFused) {
+      is_reduced_at_once || options.kernels != FrameworkKernels::kFused) {
     return 0;
   }
   const double bytes = 2 * training.gradient_bytes - 2;

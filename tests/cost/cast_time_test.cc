@@ -363,8 +363,8 @@ TEST_CASE("interval: assumptions widen it where they are made", "[cost]") {
   const RatioInterval nvfp4 = of(dense, "b200", Precision::kNvfp4);
   CHECK(nvfp4.low < 0.85);
   CHECK(nvfp4.high < 1.5);
-  // Experts: measured layers take less than the law of groups, and small kernels
-  // that are not fused take 3.6 times. On Hopper groups were measured.
+  // Experts: measured layers take less than the law of groups, and small
+  // kernels that are not fused take 3.6 times. On Hopper groups were measured.
   const RatioInterval experts =
       of(model("qwen3-30b-a3b"), "b200", Precision::kBf16);
   CHECK(experts.low < of(dense, "b200", Precision::kBf16).low);

@@ -1,5 +1,5 @@
-// Constants of estimates, computed again from the tables of the experiments that
-// gave them.
+// Constants of estimates, computed again from the tables of the experiments
+// that gave them.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -83,8 +83,8 @@ TEST_CASE("measured: groups on Hopper wait for a part of their traffic",
   for (const auto& [key, ways] : groups) {
     const auto& [name, product, type, pass] = key;
     const auto& forward = groups.at({name, product, type, "F"});
-    const auto one = ways.contains("one") ? ways.find("one")
-                                          : forward.find("one");
+    const auto one =
+        ways.contains("one") ? ways.find("one") : forward.find("one");
     if (one == forward.end() || one == ways.end()) continue;
     const double one_s = NumberIn(one->second, "seconds");
     for (const char* const way : {"loop", "streams", "grouped"}) {
@@ -102,9 +102,8 @@ TEST_CASE("measured: groups on Hopper wait for a part of their traffic",
                         : width * rows * (n + k) + 2 * weights;
       const double seconds = NumberIn(row, "seconds");
       shares.push_back((seconds - one_s) / (bytes / kStream));
-      errors.push_back(std::abs(
-          std::log((one_s + kHopperGroupedTraffic * bytes / kStream) /
-                   seconds)));
+      errors.push_back(std::abs(std::log(
+          (one_s + kHopperGroupedTraffic * bytes / kStream) / seconds)));
     }
   }
   CHECK(shares.size() == 165);
@@ -132,7 +131,8 @@ TEST_CASE("measured: layers beside a mover of data", "[cost]") {
   CHECK(ContentionOf(device) == Approx(kHopperContention));
   // 78 multiprocessors (H20): 0.31 of a pass is lost.
   device.multiprocessors = 78;
-  CHECK(ContentionOf(device) == Approx(1 / (1 - 0.1837 * 132 / 78)).margin(0.01));
+  CHECK(ContentionOf(device) ==
+        Approx(1 / (1 - 0.1837 * 132 / 78)).margin(0.01));
   device.architecture = "blackwell";
   CHECK(ContentionOf(device) == kContention);
 }

@@ -340,8 +340,11 @@ TEST_CASE("sums: W pays for a part of the traffic of its sum", "[cost]") {
   CHECK(slow.seconds == Approx(2 * bare_s + short_s - bare_s));
   // Layers that are reduced as they come are not summed.
   training.sharded.shard_group = 8;
+  CHECK(weight(4096).seconds > bare_s);
+  training.zero = 3;
+  training.dp = 8;
   CHECK(weight(4096).seconds == Approx(bare_s));
-  training.sharded.shard_group = 0;
+  training = {};
   // No other pass has it, nor PyTorch, which adds up elsewhere, nor the curves.
   CHECK(EstimateKernel(options, training, true, op, OpPass::kBackwardInput)
             .seconds < 1.1 * bare_s);

@@ -67,7 +67,8 @@ TEST_CASE("layers: no gather for the backward of frozen layers in front",
 }
 
 // FSDP2 under a pipeline: until gradients are reduced, layers stay gathered.
-TEST_CASE("layers: with one reduction a step there is one gather", "[program]") {
+TEST_CASE("layers: with one reduction a step there is one gather",
+          "[program]") {
   for (const int iterations : {1, 3}) {
     const auto schedule = Registered("1f1b", 2, 4);
     LowerOptions options = Layered(*schedule, DataParallel::kFsdp, 3);
@@ -90,7 +91,8 @@ TEST_CASE("layers: with one reduction a step there is one gather", "[program]") 
     CHECK(gathers() == iterations * 2 * 3 * 4);
     options.layers.reduces_once = true;
     CHECK(gathers() == iterations * 2 * 3);
-    // Where forwards give layers up, every microbatch gathers, and backwards too.
+    // Where forwards give layers up, every microbatch gathers, and backwards
+    // too.
     options.layers.reshard_after_forward = true;
     CHECK(gathers() == iterations * 2 * 3 * 4 * 2);
   }

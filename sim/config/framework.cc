@@ -200,6 +200,10 @@ class Defaults {
     StrategyChoice& strategy = config_.strategy;
     constexpr absl::string_view kMulti[] = {"interleaved-1f1b",
                                             "interleaved-zb", "looped-bfs"};
+    if (config_.schedule.name == "interleaved-1f1b" && sizes_.pp > 1 &&
+        config_.schedule.params.try_emplace("rule", "torch").second) {
+      set_.emplace_back("schedule.params.rule", "torch");
+    }
     if (absl::c_linear_search(kMulti, config_.schedule.name) && sizes_.pp > 1 &&
         config_.system.given() && !Offloads() &&
         strategy.optimizer != OptimizerMode::kPostValidated) {

@@ -17,6 +17,8 @@ inline constexpr double kContention = 1.189;
 // moves 50 and 350 GB/s with 16 of them: 1.17 to 1.28, geometric mean
 // (experiments/beside). That NCCL takes 16 is an assumption. [measured]
 inline constexpr double kHopperContention = 1.225;
+
+// Of an H100 SXM, by its white paper. [data sheet]
 inline constexpr double kHopperMultiprocessors = 132;
 
 // What is lost goes with the multiprocessors that are missed, so a chip with

@@ -191,14 +191,46 @@ const ParamInfo& PairParam() {
   return *param;
 }
 
+// The gaps of a rank once each of its pairs is two actions. The second one
+// takes a step of the next gap, so that what follows stays in its step.
+void SplitPairs(const RankOrder& order, std::vector<StepGap>* gaps) {
+  int64_t action = 0;
+  int64_t pairs = 0;
+  int64_t taken = 0;
+  bool is_second = false;
+  auto gap = gaps->begin();
+  const auto move = [&] {
+    gap->action += pairs;
+    const int64_t steps = std::min(gap->steps, pairs - taken);
+    gap->steps -= steps;
+    taken += steps;
+  };
+  for (const Pass pass : order) {
+    // An R belongs to the action behind it.
+    if (!IsComputePass(pass.kind()) || pass.kind() == PassKind::kRecompute) {
+      continue;
+    }
+    for (; !is_second && gap != gaps->end() && gap->action <= action; ++gap) {
+      move();
+    }
+    is_second = pass.joint_with_next();
+    is_second ? ++pairs : ++action;
+  }
+  for (; gap != gaps->end(); ++gap) move();
+}
+
 absl::StatusOr<Schedule> WithPair(Schedule schedule, absl::string_view value) {
   if (value == "joint") return schedule;
   if (value != "dependencies") {
     return BadValue("schedule.params.pair", value, PairParam().legal);
   }
   const auto is_joint = [](Pass pass) { return pass.joint_with_next(); };
-  for (std::shared_ptr<const RankOrder>& order : schedule.orders) {
+  for (size_t rank = 0; rank < schedule.orders.size(); ++rank) {
+    std::shared_ptr<const RankOrder>& order = schedule.orders[rank];
     if (std::none_of(order->begin(), order->end(), is_joint)) continue;
+    if (rank < schedule.gaps.size()) {
+      SplitPairs(*order, &schedule.gaps[rank]);
+    }
     RankOrder single = *order;
     for (Pass& pass : single) pass = pass.WithJoint(false);
     order = std::make_shared<const RankOrder>(std::move(single));

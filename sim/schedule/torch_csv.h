@@ -5,8 +5,8 @@
 //   PyTorch F  I  W  B
 //   ours    F  B  W  BW
 //
-// Two flavours: compute_only has passes (an empty cell is an idle slot and
-// means nothing); compute_comms also has sends, receives, UNSHARD, RESHARD and
+// Two flavours: compute_only has passes (an empty cell is an empty time step,
+// Schedule::gaps); compute_comms also has sends, receives, UNSHARD, RESHARD and
 // REDUCE_GRAD. Source: PyTorch 2.14.1, schedules.py (_load_csv, _dump_csv,
 // _Action.from_str and the passes that lower one flavour to the other).
 #pragma once

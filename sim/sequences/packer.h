@@ -64,7 +64,7 @@ enum class PackerCost : uint8_t {
 // tokens s with x = s / 32000: a x^2 + b x of every sequence. ODC's
 // documentation of get_seq_costs_fit; seconds on an A100 (the unit is not
 // stated). What a microbatch costs besides is not part of it.
-// [framework source]
+// [paper]
 struct TokenFit {
   double square = 0;
   double linear = 0;

@@ -6,9 +6,11 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "sim/engine/fast_engine.h"
 #include "sim/engine/simgrid_engine.h"
 #include "sim/schedule/registry.h"
+#include "sim/schedule/torch_csv.h"
 #include "sim/trace/trace.h"
 #include "tests/support/lowering.h"
 #include "tests/support/random_schedule.h"
@@ -21,6 +23,29 @@ using Runner = absl::StatusOr<RunSummary> (*)(const Program&,
                                               const EngineOptions&);
 const std::map<std::string, Runner> kEngines = {{"fast", &RunFast},
                                                 {"simgrid", &RunSimgrid}};
+
+// A pair taken apart takes two steps, and what follows stays where it was.
+TEST_CASE("stepped: gaps behind a pair that is taken apart", "[engine]") {
+  const auto of = [](const std::string& text, const char* pair) {
+    auto file = ParseTorchCsv(text, "t.csv");
+    REQUIRE(file.ok());
+    auto split = WithPair(std::move(file->schedule), pair);
+    REQUIRE(split.ok());
+    return *std::move(split);
+  };
+  const char* const rest = "\n,1F0,1B0,,1F1,1B1\n";
+  const Schedule pair = of(
+      absl::StrCat("0F0,,,(0F1;0B0)OVERLAP_F_B,,,,0B1", rest), "dependencies");
+  const Schedule apart = of(absl::StrCat("0F0,,,0F1,0B0,,,0B1", rest), "joint");
+  REQUIRE(pair.gaps.size() == 2);
+  for (size_t rank = 0; rank < 2; ++rank) {
+    REQUIRE(pair.gaps[rank].size() == apart.gaps[rank].size());
+    for (size_t at = 0; at < pair.gaps[rank].size(); ++at) {
+      CHECK(pair.gaps[rank][at].action == apart.gaps[rank][at].action);
+      CHECK(pair.gaps[rank][at].steps == apart.gaps[rank][at].steps);
+    }
+  }
+}
 
 LowerOptions Stepped(const Schedule& schedule) {
   LowerOptions options;

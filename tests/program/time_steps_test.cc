@@ -114,7 +114,8 @@ Cells CellsOf(const Schedule& schedule, int rank,
 }
 
 // Every input is made in an earlier step. Where groups are no rounds of all
-// ranks PyTorch's lists are not so, and its ranks would wait for ever.
+// ranks PyTorch's lists are not so: its ranks wait for ever or read a buffer
+// before it is filled.
 bool CanRun(const std::vector<Cells>& ranks, int stages) {
   std::map<std::tuple<bool, int, int>, size_t> made;
   for (const Cells& cells : ranks) {

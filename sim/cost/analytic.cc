@@ -190,6 +190,53 @@ double CommSeconds(const AnalyticOptions& options, const TrainingSpec& training,
   return ExchangeSeconds(options, comm, group, measured);
 }
 
+namespace {
+
+// Does the exchange run beside its product? Of PyTorch's asynchronous tensor
+// parallelism a reduction does only behind a single product, and the gradient
+// of what qkv and gate-up read is a sum of theirs
+// (torch/_inductor/fx_passes/micro_pipeline_tp.py, fuse_matmul_reduce_scatter).
+bool RunsBeside(const AnalyticOptions& options, const OpComm& comm) {
+  if (options.kernels != FrameworkKernels::kFused &&
+      comm.group == CommGroup::kTensor &&
+      comm.kind == CommKind::kReduceScatter &&
+      comm.pass == OpPass::kBackwardInput && comm.pieces == 0) {
+    return false;
+  }
+  return comm.overlaps;
+}
+
+// What exchanges of tensor parallelism move in the device's memory besides.
+// - The sums of a reduction in pieces are kept apart and read by a kernel of
+//   their own (Transformer Engine, userbuffers reduce_*; PyTorch,
+//   _pipelined_produce_and_all2all and a sum).
+// - PyTorch exchanges along the first dimension, and tensors are split along
+//   the second, the sequence. So all of what is gathered, and of what is
+//   scattered, is copied once more (torch/distributed/_functional_collectives.py,
+//   all_gather_tensor and reduce_scatter_tensor; later a view where the first
+//   dimension is 1). Pieces are laid out so that none is needed.
+double LayoutBytes(const AnalyticOptions& options, const TrainingSpec& training,
+                   const ModelOp& op, int pass) {
+  const bool copies = options.kernels != FrameworkKernels::kFused &&
+                      training.sequence_parallel &&
+                      training.microbatch_size > 1;
+  double bytes = 0;
+  for (const OpComm& comm : op.comms) {
+    if (comm.group != CommGroup::kTensor ||
+        static_cast<int>(comm.pass) != pass) {
+      continue;
+    }
+    if (comm.pieces > 0 && comm.kind == CommKind::kReduceScatter) {
+      bytes += comm.bytes * (1 + 1.0 / comm.pieces);
+    } else if (copies && !RunsBeside(options, comm)) {
+      bytes += 2 * comm.bytes;
+    }
+  }
+  return bytes;
+}
+
+}  // namespace
+
 std::vector<OpTime> BlockTimes(const ModelSpec& model,
                                const TrainingSpec& training,
                                const AnalyticOptions& options, BlockKind kind,
@@ -202,6 +249,8 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
   // [op * kNumOpPasses + pass], in a short run.
   std::vector<KernelEstimate> kernels;
   std::vector<double> casts;
+  std::vector<double> cut_parts;
+  std::vector<double> layouts;
   std::vector<LoadedKernel> loads;
   const double streamed =
       options.device.hbm_bytes_per_s * options.device.hbm_sustained;
@@ -209,9 +258,10 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
   bool after_norm = false;
   for (const ModelOp& op : ops) {
     for (int pass = 0; pass < kNumOpPasses; ++pass) {
-      kernels.push_back(EstimateKernel(options, own, model.causal, op,
-                                       static_cast<OpPass>(pass),
-                                       !model.layer_norm));
+      cut_parts.push_back(0);
+      kernels.push_back(EstimateInPieces(options, own, model.causal, op,
+                                         static_cast<OpPass>(pass),
+                                         !model.layer_norm, &cut_parts.back()));
       loads.push_back(kernels.back().load);
       casts.push_back(
           IsInFusedExperts(options, own, op, static_cast<OpPass>(pass))
@@ -221,13 +271,16 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
       if (casts.back() > 0) {
         loads.push_back(Streaming(casts.back(), casts.back() * streamed));
       }
+      const double copied = LayoutBytes(options, own, op, pass);
+      layouts.push_back(StreamSeconds(options.device, copied));
+      if (copied > 0) loads.push_back(Streaming(layouts.back(), copied));
     }
     for (const OpComm& comm : op.comms) {
       const double seconds = CommSeconds(options, training, comm);
       if (comm.beside_passes) continue;
       if (comm.pieces > 0) {
         idle_s += seconds / comm.pieces;
-      } else if (!comm.overlaps) {
+      } else if (!RunsBeside(options, comm)) {
         idle_s += seconds;
       }
     }
@@ -256,16 +309,18 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
         time.comm_seconds[pass] += seconds / comm.pieces;
         beside[pass] += seconds - seconds / comm.pieces;
       } else {
-        (comm.overlaps ? beside[pass] : time.comm_seconds[pass]) += seconds;
-        if (comm.overlaps) by_kernels[pass] += seconds;
+        const bool is_beside = RunsBeside(options, comm);
+        (is_beside ? beside[pass] : time.comm_seconds[pass]) += seconds;
+        if (is_beside) by_kernels[pass] += seconds;
       }
     }
     for (int pass = 0; pass < kNumOpPasses; ++pass) {
       const size_t at = index * kNumOpPasses + pass;
       KernelEstimate& kernel = kernels[at];
       LowerClock(options.device, clock, &kernel);
-      time.seconds[pass] = kernel.seconds + casts[at];
+      time.seconds[pass] = kernel.seconds + casts[at] + layouts[at];
       time.cast_seconds[pass] = casts[at];
+      time.cut_seconds[pass] = cut_parts[at] * kernel.seconds;
       const LoadedKernel& load = kernel.load;
       if (load.least_s > 0 && load.clocked_s > 0) {
         time.held_seconds[pass] = std::max(

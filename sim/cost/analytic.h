@@ -75,6 +75,8 @@ struct OpTime {
   // Of `seconds`: casts, and what groups wait for the host to start them.
   double cast_seconds[kNumOpPasses] = {0, 0, 0};
   double held_seconds[kNumOpPasses] = {0, 0, 0};
+  // And what cutting it into pieces costs (EstimateInPieces in op_time.h).
+  double cut_seconds[kNumOpPasses] = {0, 0, 0};
   // Of `comm_seconds`: what exchanges beside the computation slow it down by.
   double slower_seconds[kNumOpPasses] = {0, 0, 0};
   // Exchanging beside the passes of another microbatch.

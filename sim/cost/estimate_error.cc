@@ -167,6 +167,7 @@ struct Parts {
   double clocked_s = 0;  // measured kernels that go by the clock
   double casts_s = 0;
   double held_s = 0;
+  double cut_s = 0;
   double collectives_s = 0;
   double curves_s = 0;
   double sums_s = 0;  // what W's sums of gradients move, hidden or not
@@ -188,6 +189,7 @@ void AddPass(const ModelOp& op, const OpTime& time, int pass, bool is_narrow,
   parts->all_s += seconds;
   parts->casts_s += cast_s;
   parts->held_s += times * time.held_seconds[pass];
+  parts->cut_s += times * time.cut_seconds[pass];
   if (!absl::StartsWith(time.how[pass], "silicon")) {
     parts->curves_s += seconds - cast_s;
     return;
@@ -367,6 +369,8 @@ RatioInterval EstimateError(const BlockPrices& prices,
   squares.Add(0, std::log1p(kUnfused * parts.small_s / all_s));
   // One call for all groups waits for no host.
   squares.Add(-std::log1p(-std::min(kMostHeld, parts.held_s / all_s)), 0);
+  // Pieces of a product may fill each other's ends.
+  squares.Add(-std::log1p(-parts.cut_s / all_s), 0);
   const Sides clock = ClockSides(prices, layout, parts);
   squares.Add(clock.less, clock.more);
   const Sides half = squares.Roots();

@@ -391,6 +391,38 @@ KernelEstimate EstimateKernel(const AnalyticOptions& options,
   return out;
 }
 
+KernelEstimate EstimateInPieces(const AnalyticOptions& options,
+                                const TrainingSpec& training, bool causal,
+                                const ModelOp& op, OpPass pass, bool is_rms,
+                                double* cut_part) {
+  KernelEstimate whole =
+      EstimateKernel(options, training, causal, op, pass, is_rms);
+  *cut_part = 0;
+  int pieces = 1;
+  for (const OpComm& comm : op.comms) {
+    if (comm.pass == pass) pieces = std::max(pieces, comm.pieces);
+  }
+  if (pieces == 1 || op.kind != OpClass::kGemm) return whole;
+  ModelOp piece = op;
+  piece.m /= pieces;
+  for (OpWork& work : piece.work) {
+    work.flops /= pieces;
+    work.bytes /= pieces;
+  }
+  KernelEstimate cut =
+      EstimateKernel(options, training, causal, piece, pass, is_rms);
+  // A table may have fewer rows at a better rate; nobody cuts for that.
+  if (pieces * cut.seconds <= whole.seconds) return whole;
+  cut.seconds *= pieces;
+  cut.load.clocked_s *= pieces;
+  cut.load.steady_s *= pieces;
+  cut.load.least_s *= pieces;
+  cut.load.clocked_joules *= pieces;
+  cut.load.steady_joules *= pieces;
+  *cut_part = 1 - whole.seconds / cut.seconds;
+  return cut;
+}
+
 void LowerClock(const DeviceSpec& device, double clock,
                 KernelEstimate* estimate) {
   const double clocked_s = estimate->load.clocked_s;

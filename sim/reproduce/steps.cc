@@ -117,7 +117,8 @@ absl::Status TakeParallelism(const TableRow& row, RunConfig* config) {
   return absl::OkStatus();
 }
 
-// Notes say who launched the kernels; the graphs are of whole iterations.
+// Notes say who launched the kernels, the graphs are of whole iterations, and
+// whether exchanges of tensor parallelism run beside products.
 void TakeLaunch(const TableRow& row, RunConfig* config) {
   ExecutionChoice& execution = config->strategy.execution;
   const std::string& note = row.Text("note");
@@ -126,6 +127,10 @@ void TakeLaunch(const TableRow& row, RunConfig* config) {
   }
   if (absl::StrContains(note, "CUDA graph")) {
     execution.launch = Launch::kGraphs;
+  }
+  for (const char* words :
+       {"tensor exchanges overlapped", "asynchronous tensor parallelism"}) {
+    if (absl::StrContains(note, words)) execution.overlap_tensor = true;
   }
 }
 

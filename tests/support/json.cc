@@ -210,6 +210,7 @@ bool Json::is_number() const { return NodeOf(node_).is_number(); }
 bool Json::is_number_integer() const {
   return NodeOf(node_).is_number_integer();
 }
+bool Json::is_number_float() const { return NodeOf(node_).is_number_float(); }
 bool Json::is_discarded() const { return NodeOf(node_).is_discarded(); }
 
 template <>
@@ -289,6 +290,13 @@ Json::Iterator Json::end() const { return Iterator(*this, size()); }
 Json::Items Json::items() const { return Items(*this); }
 
 std::string Json::dump(int indent) const { return NodeOf(node_).dump(indent); }
+
+Json Json::without(absl::string_view key) const {
+  auto copy = std::make_shared<Node>(NodeOf(node_));
+  CheckType(copy->is_object(), *copy, absl::StrCat("object with ", key));
+  copy->erase(std::string(key));
+  return Json(std::shared_ptr<const void>(std::move(copy)));
+}
 
 std::ostream& operator<<(std::ostream& out, const Json& json) {
   return out << json.dump();

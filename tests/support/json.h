@@ -79,6 +79,7 @@ class Json {
   bool is_boolean() const;
   bool is_number() const;
   bool is_number_integer() const;
+  bool is_number_float() const;
   bool is_discarded() const;
 
   // Of the types that are declared below the class. An integer type takes only
@@ -100,6 +101,8 @@ class Json {
   Items items() const;
 
   std::string dump(int indent = -1) const;
+  // A copy of this object without the key, whether it has it or not.
+  Json without(absl::string_view key) const;
 
   // Two objects are equal whatever the order of their keys. Another type is
   // unequal. Integers compare exactly, with a double as doubles.

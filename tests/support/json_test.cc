@@ -156,6 +156,10 @@ TEST_CASE("test support: json is equal in its depth", "[support]") {
   CHECK(json != Json::parse(R"({"a": [1, {"b": [true, null]}]})"));
   CHECK(json !=
         Json::parse(R"({"a": [1, {"b": [true, null]}], "c": 2, "d": 3})"));
+  CHECK(json.without("c") == Json::parse(R"({"a": [1, {"b": [true, null]}]})"));
+  CHECK(json.without("x") == json);
+  CHECK(json["c"] == 2);
+  CHECK_THROWS_AS(json["a"].without("c"), std::domain_error);
   CHECK(Json::parse("[[1, 2], [3]]") ==
         std::vector<std::vector<int>>{{1, 2}, {3}});
   CHECK(Json::parse("[[1, 2], [3]]") !=
@@ -236,6 +240,8 @@ TEST_CASE("test support: json converts to what a variable is", "[support]") {
   CHECK(json["real"].is_number());
   CHECK_FALSE(json["real"].is_number_integer());
   CHECK(json["int"].is_number_integer());
+  CHECK(json["real"].is_number_float());
+  CHECK_FALSE(json["int"].is_number_float());
 }
 
 TEST_CASE("test support: json says when a text is not JSON", "[support]") {

@@ -2,6 +2,7 @@
 // whatever has failed.
 #include <CLI/CLI.hpp>
 #include <catch2/catch.hpp>
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <set>

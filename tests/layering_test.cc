@@ -258,7 +258,7 @@ TEST_CASE("layering: generated headers stay out of tests too", "[layering]") {
   CHECK(offenders.empty());
 }
 
-// Its templates cost a file some 5 s of compilation.
+// Its templates cost a file some 3 s of compilation.
 TEST_CASE("layering: tests read JSON through tests/support/json.h",
           "[layering]") {
   const std::set<std::string> allowed = {

@@ -1,5 +1,5 @@
 // JSON that a test reads, in the words of nlohmann::json, whose templates cost
-// every file that includes them some 5 s of compilation.
+// every file that includes them some 3 s of compilation.
 #pragma once
 
 #include <compare>

@@ -1,13 +1,13 @@
 // Configuration with a stand-in for npm: how often uPlot is fetched
 // (cmake/charts.cmake), and that NOTICE names what is.
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "sim/base/file.h"
+#include "tests/support/json.h"
 #include "tests/support/paths.h"
 #include "tests/support/run_binary.h"
 
@@ -121,7 +121,7 @@ TEST_CASE("charts: what was fetched is kept, and what is not whole refused",
 }
 
 TEST_CASE("charts: NOTICE names the version of the lock file", "[build]") {
-  const auto lock = nlohmann::json::parse(
+  const auto lock = testing::Json::parse(
       ReadFile(testing::SourcePath("sim/report/web/package-lock.json"))
           .value());
   const std::string version = lock["packages"]["node_modules/uplot"]["version"];

@@ -3,7 +3,6 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "sim/base/file.h"
+#include "tests/support/json.h"
 #include "tests/support/paths.h"
 #include "tests/support/run_binary.h"
 
@@ -20,6 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::BinaryResult;
+using testing::Json;
 using testing::RunBinary;
 
 std::vector<fs::path> Folders() {
@@ -40,7 +41,7 @@ TEST_CASE("experiments: configurations give what is expected",
     CHECK(fs::exists(folder / "README.md"));
     const auto expected = ReadFile((folder / "expected.csv").string());
     REQUIRE(expected.ok());
-    std::map<std::string, nlohmann::json> reports;
+    std::map<std::string, Json> reports;
     int values = 0;
     for (const absl::string_view line :
          absl::StrSplit(*expected, '\n', absl::SkipEmpty())) {
@@ -52,14 +53,14 @@ TEST_CASE("experiments: configurations give what is expected",
             RunBinary({"simulate", (folder / row[0]).string(), "--json"});
         INFO(run.err);
         REQUIRE(run.exit_code == 0);
-        reports[row[0]] = nlohmann::json::parse(run.out);
+        reports[row[0]] = Json::parse(run.out);
       }
       double value = 0;
       REQUIRE(absl::SimpleAtod(row[2], &value));
       INFO(line);
-      const auto key = nlohmann::json::json_pointer(absl::StrCat("/", row[1]));
+      const std::string key = absl::StrCat("/", row[1]);
       // The file has nine digits.
-      CHECK(reports[row[0]].at(key).get<double>() ==
+      CHECK(reports[row[0]].at_pointer(key).get<double>() ==
             Approx(value).epsilon(1e-8).margin(1e-12));
       ++values;
     }

@@ -258,6 +258,32 @@ TEST_CASE("layering: generated headers stay out of tests too", "[layering]") {
   CHECK(offenders.empty());
 }
 
+// Its templates cost a file some 3 s of compilation.
+TEST_CASE("layering: tests read JSON through tests/support/json.h",
+          "[layering]") {
+  const std::set<std::string> allowed = {
+      "tests/support/json.cc",
+      // They build JSON.
+      "tests/compare/foreign_trace_test.cc",
+      "tests/plot/sweep_rows_test.cc",
+      "tests/sweep/leaves_text_test.cc",
+      "tests/sweep/store_test.cc",
+      "tests/sweep/sweep_test.cc",
+      // They test functions that take or return nlohmann's values.
+      "tests/papers/step_tables_test.cc",
+      "tests/plot/figure_test.cc",
+      "tests/report/memory_report_test.cc",
+      "tests/report/throughput_test.cc",
+  };
+  std::set<std::string> found;
+  for (const std::string& path : Files("tests", {".cc", ".h"})) {
+    if (absl::StrContains(Read(path), "\n#include <nlohmann/")) {
+      found.insert(path);
+    }
+  }
+  CHECK(found == allowed);
+}
+
 TEST_CASE("layering: the check finds what is wrong", "[layering]") {
   const auto bad = [](const std::string& path, const std::string& content) {
     return Violations(path, content).size() == 1;

@@ -2,10 +2,10 @@
 // nobody shares a link, and one network model against the other where many do.
 #include <catch2/catch.hpp>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "tests/support/json.h"
 #include "tests/support/paths.h"
 #include "tests/support/run_binary.h"
 #include "tests/support/w1_by_hand.h"
@@ -14,17 +14,18 @@ namespace pipewright {
 namespace {
 
 using testing::BinaryResult;
+using testing::Json;
 using testing::RunBinary;
 using testing::W1ByHand;
 
-nlohmann::json ReportOf(const std::vector<std::string>& arguments) {
+Json ReportOf(const std::vector<std::string>& arguments) {
   std::vector<std::string> words = {
       "simulate", testing::SourcePath("experiments/scale/w1.yaml"), "--json"};
   words.insert(words.end(), arguments.begin(), arguments.end());
   const BinaryResult run = RunBinary(words);
   INFO(run.err);
   REQUIRE(run.exit_code == 0);
-  return nlohmann::json::parse(run.out);
+  return Json::parse(run.out);
 }
 
 double StepOf(const std::vector<std::string>& arguments) {
@@ -76,7 +77,7 @@ TEST_CASE("scale: small w1, fluid and native", "[experiments]") {
           "--mapping", mapping, "--jitter", jitter};
       std::vector<std::string> native = words;
       native.insert(native.end(), {"--network", "native"});
-      const nlohmann::json fluid = ReportOf(words);
+      const Json fluid = ReportOf(words);
       CHECK(fluid.at("ops") == 3072);
       CHECK(fluid.at("offload").at("ranks").at(3).at("offloaded") == 64);
       CHECK(StepOf(native) ==

@@ -2,7 +2,6 @@
 // output but with --json the same as an object, no file touched.
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -10,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "sim/base/file.h"
+#include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 
 namespace pipewright {
@@ -34,7 +34,7 @@ void CheckAll(const std::vector<BadCall>& table) {
     const bool json =
         std::count(bad.arguments.begin(), bad.arguments.end(), "--json") > 0;
     if (json) {
-      const auto object = nlohmann::json::parse(run.out, nullptr, false);
+      const auto object = testing::Json::try_parse(run.out);
       REQUIRE(object.is_object());
       CHECK(object.size() == 1);
       CHECK(object["error"]["exit"] == bad.exit_code);

@@ -1,5 +1,4 @@
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -8,13 +7,14 @@
 #include "absl/strings/str_join.h"
 #include "sim/base/file.h"
 #include "sim/config/flags.h"
+#include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 
 namespace pipewright {
 namespace {
 
-using nlohmann::json;
 using testing::BinaryResult;
+using testing::Json;
 using testing::RunBinary;
 using testing::TemporaryFolder;
 using Arguments = std::vector<std::string>;
@@ -45,7 +45,7 @@ TEST_CASE("cli: a run needs no file, on both engines", "[cli]") {
     INFO(run.err);
     REQUIRE(run.exit_code == 0);
     CHECK(run.err.empty());
-    const json report = json::parse(run.out);
+    const Json report = Json::parse(run.out);
     CHECK(report["engine"] == engine);
     CHECK(report["bubble_fraction"]["per_rank"].get<double>() ==
           Approx(0.1585).margin(5e-5));
@@ -57,7 +57,7 @@ TEST_CASE("cli: a run needs no file, on both engines", "[cli]") {
 TEST_CASE("cli: simgrid is the default engine of simulate", "[cli]") {
   const BinaryResult run = RunBinary(With(kRun, {"--json"}));
   REQUIRE(run.exit_code == 0);
-  CHECK(json::parse(run.out)["engine"] == "simgrid");
+  CHECK(Json::parse(run.out)["engine"] == "simgrid");
 }
 
 TEST_CASE("cli: warnings go to standard error, JSON stays alone", "[cli]") {
@@ -67,7 +67,7 @@ TEST_CASE("cli: warnings go to standard error, JSON stays alone", "[cli]") {
   REQUIRE(run.exit_code == 0);
   CHECK(absl::StrContains(run.err, "warning: no pass times"));
   CHECK(absl::StrContains(run.err, "warning: neither p2p nor a system"));
-  CHECK(json::parse(run.out)["warnings"].size() == 2);
+  CHECK(Json::parse(run.out)["warnings"].size() == 2);
 }
 
 TEST_CASE("cli: flags win over --set, and --set over the file", "[cli]") {
@@ -81,7 +81,7 @@ TEST_CASE("cli: flags win over --set, and --set over the file", "[cli]") {
                  "strategy.microbatches=5", "--pp", "4", "--json"});
   INFO(run.err);
   REQUIRE(run.exit_code == 0);
-  const json report = json::parse(run.out);
+  const Json report = Json::parse(run.out);
   CHECK(report["pp"] == 4);
   CHECK(report["microbatches"] == 5);
   CHECK(report["schedule"] == "gpipe");
@@ -118,7 +118,7 @@ TEST_CASE("cli: every output file is written", "[cli]") {
   CHECK(folder.Files() ==
         Arguments{"grid.svg", "report.html", "report.txt", "t.json", "t.pb"});
   CHECK(absl::StrContains(ReadFile(folder.Path("grid.svg")).value(), "<svg"));
-  CHECK(json::parse(ReadFile(folder.Path("t.json")).value())
+  CHECK(Json::parse(ReadFile(folder.Path("t.json")).value())
             .contains("traceEvents"));
   CHECK(absl::StrContains(ReadFile(folder.Path("report.txt")).value(),
                           "15.85 %"));
@@ -135,7 +135,7 @@ TEST_CASE("cli: schedule prints forms that read back", "[cli]") {
   const BinaryResult as_json =
       RunBinary({"schedule", file, "--format", "json"});
   REQUIRE(as_json.exit_code == 0);
-  CHECK(json::parse(as_json.out)["pp"] == 2);
+  CHECK(Json::parse(as_json.out)["pp"] == 2);
   const std::string json_file = folder.Write("x.json", as_json.out);
   CHECK(RunBinary({"schedule", json_file}).out == kSchedule);
   CHECK(RunBinary(With(build, {"--json"})).out == as_json.out);
@@ -151,8 +151,8 @@ TEST_CASE("cli: schedule prints forms that read back", "[cli]") {
       {"simulate", "--schedule", "1f1b", "--pp", "2", "--microbatches", "2"},
       rest));
   REQUIRE(from_file.exit_code == 0);
-  CHECK(json::parse(from_file.out)["span_s"] ==
-        json::parse(from_name.out)["span_s"]);
+  CHECK(Json::parse(from_file.out)["span_s"] ==
+        Json::parse(from_name.out)["span_s"]);
 }
 
 TEST_CASE("cli: check tells legal, oversized and broken files apart", "[cli]") {
@@ -160,18 +160,19 @@ TEST_CASE("cli: check tells legal, oversized and broken files apart", "[cli]") {
   const std::string good = folder.Write("good.pws", kSchedule);
   const BinaryResult legal = RunBinary({"check", good, "--json"});
   CHECK(legal.exit_code == 0);
-  CHECK(json::parse(legal.out)["valid"] == true);
-  CHECK(json::parse(legal.out)["ops"] == 8);
-  CHECK(json::parse(legal.out)["peak_activations"] == json({2.0, 1.0}));
+  CHECK(Json::parse(legal.out)["valid"] == true);
+  CHECK(Json::parse(legal.out)["ops"] == 8);
+  CHECK(Json::parse(legal.out)["peak_activations"] ==
+        std::vector<double>{2.0, 1.0});
 
   const BinaryResult fits =
       RunBinary({"check", good, "--max-activations", "2", "--json"});
   CHECK(fits.exit_code == 0);
-  CHECK(json::parse(fits.out)["fits"] == true);
+  CHECK(Json::parse(fits.out)["fits"] == true);
   const BinaryResult large =
       RunBinary({"check", good, "--max-activations", "1.5", "--json"});
   CHECK(large.exit_code == 3);
-  CHECK(json::parse(large.out)["fits"] == false);
+  CHECK(Json::parse(large.out)["fits"] == false);
   CHECK(absl::StrContains(large.err, "1.5 is exceeded"));
 
   std::string text = kSchedule;
@@ -179,7 +180,7 @@ TEST_CASE("cli: check tells legal, oversized and broken files apart", "[cli]") {
       folder.Write("missing.pws", text.replace(text.find("F1 "), 3, ""));
   const BinaryResult broken = RunBinary({"check", missing, "--json"});
   CHECK(broken.exit_code == 4);
-  CHECK(json::parse(broken.out)["valid"] == false);
+  CHECK(Json::parse(broken.out)["valid"] == false);
   CHECK(absl::StrContains(broken.err, "missing.pws"));
 
   const std::string deadlock = folder.Write(
@@ -198,16 +199,16 @@ TEST_CASE("cli: list gives one object a kind", "[cli]") {
     const BinaryResult list = RunBinary({"list", kind, "--json"});
     INFO(list.err);
     REQUIRE(list.exit_code == 0);
-    const json rows = json::parse(list.out)[kind];
+    const Json rows = Json::parse(list.out)[kind];
     REQUIRE(!rows.empty());
     const BinaryResult text = RunBinary({"list", kind});
-    for (const json& row : rows) {
+    for (const Json& row : rows) {
       CHECK(absl::StrContains(text.out, row["name"].get<std::string>()));
     }
   }
-  const json models =
-      json::parse(RunBinary({"list", "models", "--json"}).out)["models"];
-  for (const json& model : models) {
+  const Json models =
+      Json::parse(RunBinary({"list", "models", "--json"}).out)["models"];
+  for (const Json& model : models) {
     if (model["name"] == "llama3-8b") CHECK(model["parameters"] == 8030261248);
     if (model["name"] == "mixtral-8x7b") {
       CHECK(model["parameters"] == 46702792704);
@@ -231,7 +232,7 @@ TEST_CASE("cli: the template of init runs", "[cli]") {
   INFO(run.err);
   REQUIRE(run.exit_code == 0);
   CHECK(run.err.empty());
-  CHECK(json::parse(run.out)["schedule"] == "zb-h1");
+  CHECK(Json::parse(run.out)["schedule"] == "zb-h1");
   // Somebody's configuration is not overwritten.
   const BinaryResult again = RunBinary({"init", "-o", file});
   CHECK(again.exit_code == 2);

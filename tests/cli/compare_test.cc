@@ -1,6 +1,5 @@
 // The verb compare as a user runs it.
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -8,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "sim/base/file.h"
 #include "tests/support/gzip_text.h"
+#include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 #include "tests/support/xml_check.h"
 
@@ -15,6 +15,7 @@ namespace pipewright {
 namespace {
 
 using testing::BinaryResult;
+using testing::Json;
 using testing::RunBinary;
 using testing::TemporaryFolder;
 
@@ -76,7 +77,7 @@ TEST_CASE("cli: compare prints, draws and holds a limit", "[cli]") {
 
   const BinaryResult run =
       RunBinary({"compare", simulated, measured, "--json"});
-  const auto report = nlohmann::json::parse(run.out);
+  const auto report = Json::parse(run.out);
   CHECK(report["step_s"]["simulated"].get<double>() == Approx(0.294));
   CHECK(report["step_s"]["measured"].get<double>() == Approx(0.327));
   CHECK(report["step_s"]["error"].get<double>() ==
@@ -159,8 +160,8 @@ TEST_CASE("cli: compare says what an executed run was given", "[cli]") {
                           "ran by the paced clock: its kernels, transfers, "
                           "copies, synchronisation and optimizer are the "
                           "program's own numbers"));
-  const auto report = nlohmann::json::parse(
-      RunBinary({"compare", simulated, paced, "--json"}).out);
+  const auto report =
+      Json::parse(RunBinary({"compare", simulated, paced, "--json"}).out);
   CHECK(report["clock"]["measured"] == "paced");
 
   const std::string trained = folder.Path("virtual.json");
@@ -211,8 +212,8 @@ TEST_CASE("cli: compare says what an executed run was given", "[cli]") {
   const std::string page = ReadFile(folder.Path("compare.html")).value();
   CHECK(absl::StrContains(page, "given, not measured"));
   CHECK(absl::StrContains(page, "id=\"conditions\""));
-  const auto json = nlohmann::json::parse(
-      RunBinary({"compare", model, trained, "--json"}).out);
+  const auto json =
+      Json::parse(RunBinary({"compare", model, trained, "--json"}).out);
   CHECK(json["memory"]["measured"]["meaning"] == "executor");
   // Paired where both mean the same, and only there.
   CHECK(json["ranks"][0].contains("peak_memory_bytes") ==

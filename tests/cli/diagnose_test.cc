@@ -2,13 +2,13 @@
 // documentation lists, pictures, exit codes.
 #include <catch2/catch.hpp>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "sim/base/file.h"
+#include "tests/support/json.h"
 #include "tests/support/paths.h"
 #include "tests/support/run_binary.h"
 #include "tests/support/xml_check.h"
@@ -17,10 +17,10 @@ namespace pipewright {
 namespace {
 
 using testing::BinaryResult;
+using testing::Json;
 using testing::RunBinary;
 using testing::SourcePath;
 using testing::TemporaryFolder;
-using Json = nlohmann::json;
 
 std::string Job(const char* name) {
   return SourcePath(absl::StrCat("tests/oracle/stragglers_", name, ".csv.gz"));

@@ -2,19 +2,19 @@
 // tests/execute/memory_test.cc.
 #include <catch2/catch.hpp>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 
 namespace pipewright {
 namespace {
 
-using nlohmann::json;
 using testing::BinaryResult;
+using testing::Json;
 using testing::RunBinary;
 using Arguments = std::vector<std::string>;
 
@@ -51,8 +51,8 @@ TEST_CASE("cli: executed and predicted peaks of memory agree",
           Execute({"--schedule", schedule, "--recompute", recompute, "--json"});
       INFO(run.err);
       REQUIRE(run.exit_code == 0);
-      const json report = json::parse(run.out);
-      const json& execute = report["execute"];
+      const Json report = Json::parse(run.out);
+      const Json& execute = report["execute"];
       REQUIRE(execute["predicted_peak_bytes"].size() == 4);
       for (int rank = 0; rank < 4; ++rank) {
         const double executed = execute["peak_bytes"][rank].get<double>();

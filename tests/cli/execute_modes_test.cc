@@ -1,7 +1,6 @@
 // What `pipewright execute` says about each way to run, and its pictures.
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -9,13 +8,14 @@
 #include "sim/base/file.h"
 #include "sim/cli/execute_predict.h"
 #include "sim/config/prepare.h"
+#include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 
 namespace pipewright {
 namespace {
 
-using nlohmann::json;
 using testing::BinaryResult;
+using testing::Json;
 using testing::RunBinary;
 using testing::TemporaryFolder;
 using Arguments = std::vector<std::string>;
@@ -51,7 +51,8 @@ TEST_CASE("cli: execute assumes pass times on the paced clock alone",
     INFO(run.err);
     REQUIRE(run.exit_code == 0);
     CHECK_FALSE(AssumesTimes({run.err}));
-    CHECK_FALSE(AssumesTimes(json::parse(run.out)["warnings"]));
+    CHECK_FALSE(AssumesTimes(
+        Json::parse(run.out)["warnings"].get<std::vector<std::string>>()));
   }
   const auto config = ReadConfig(
       "schedule: {name: 1f1b}\nstrategy: {pp: 2, microbatches: 4}", "a.yaml");
@@ -81,7 +82,7 @@ TEST_CASE("cli: execute draws what it has measured", "[cli][execute]") {
   const BinaryResult run = Execute(more);
   INFO(run.err);
   REQUIRE(run.exit_code == 0);
-  const json report = json::parse(run.out);
+  const Json report = Json::parse(run.out);
   CHECK(report["execute"]["check"]["same_bits"] == true);
   CHECK(report["execute"]["replay"] == nullptr);
   CHECK(report["execute"]["predicted_span_s"].size() == 2);
@@ -97,7 +98,7 @@ TEST_CASE("cli: execute draws what it has measured", "[cli][execute]") {
     INFO(text);
     CHECK(absl::StrContains(html, text));
   }
-  CHECK(json::parse(*ReadFile(folder.Path("trace")))["traceEvents"].size() >
+  CHECK(Json::parse(*ReadFile(folder.Path("trace")))["traceEvents"].size() >
         16);
 }
 
@@ -127,7 +128,7 @@ TEST_CASE("cli: each way to execute says what it does not validate",
     const BinaryResult run = Execute(arguments);
     INFO(says << run.err);
     REQUIRE(run.exit_code == 0);
-    const json execute = json::parse(run.out)["execute"];
+    const Json execute = Json::parse(run.out)["execute"];
     CHECK(absl::StrContains(execute["not_validated"].get<std::string>(), says));
     CHECK(execute["check"].is_null() == !checked);
     CHECK(absl::StrContains(*ReadFile(folder.Path("page.html")),
@@ -143,8 +144,8 @@ TEST_CASE("cli: a rank alone stands among the predicted others",
   const BinaryResult run = Execute(more);
   INFO(run.err);
   REQUIRE(run.exit_code == 0);
-  const json report = json::parse(run.out);
-  const json& replay = report["execute"]["replay"];
+  const Json report = Json::parse(run.out);
+  const Json& replay = report["execute"]["replay"];
   REQUIRE(replay["ranks"].size() == 1);
   CHECK(replay["ranks"][0]["rank"] == 1);
   CHECK(replay["passes"] == 1);
@@ -188,7 +189,7 @@ TEST_CASE("cli: what only the prediction would have is refused",
     INFO(says << "\n" << run.err);
     CHECK(run.exit_code == 2);
     CHECK(absl::StrContains(run.err, says));
-    const auto refusal = nlohmann::json::parse(run.out, nullptr, false);
+    const auto refusal = Json::try_parse(run.out);
     REQUIRE(refusal.is_object());
     CHECK(refusal.size() == 1);
     CHECK(refusal["error"]["exit"] == 2);

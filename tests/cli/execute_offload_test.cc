@@ -1,20 +1,20 @@
 // Executed runs with activations on the host as a user reads them; byte by byte
 // and bit by bit it is tests/execute/offload_test.cc.
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "sim/base/file.h"
+#include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 
 namespace pipewright {
 namespace {
 
-using nlohmann::json;
 using testing::BinaryResult;
+using testing::Json;
 using testing::RunBinary;
 using testing::TemporaryFolder;
 using Arguments = std::vector<std::string>;
@@ -63,8 +63,8 @@ TEST_CASE("cli: executed peaks on device and host are the predicted ones",
         Execute(With(With({"--json", "--schedule"}, schedule), Copies()));
     INFO(run.err);
     REQUIRE(run.exit_code == 0);
-    const json report = json::parse(run.out);
-    const json& execute = report["execute"];
+    const Json report = Json::parse(run.out);
+    const Json& execute = report["execute"];
     CHECK(execute["check"]["same_bits"] == true);
     CHECK(execute["peak_bytes"] == execute["predicted_peak_bytes"]);
     CHECK(execute["peak_host_bytes"] == execute["predicted_peak_host_bytes"]);

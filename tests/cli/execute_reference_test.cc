@@ -1,7 +1,6 @@
 // The float64 reference and tied embeddings as a user of the verb execute sees
 // them.
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -9,13 +8,14 @@
 #include "absl/strings/str_cat.h"
 #include "sim/base/status.h"
 #include "sim/cli/execute_report.h"
+#include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 
 namespace pipewright {
 namespace {
 
-using nlohmann::json;
 using testing::BinaryResult;
+using testing::Json;
 using testing::RunBinary;
 
 BinaryResult Execute(const std::vector<std::string>& more) {
@@ -49,8 +49,8 @@ TEST_CASE("cli: execute holds the first step against the float64 reference",
     const BinaryResult run = Execute(more);
     INFO(options[0] << ": " << run.err);
     REQUIRE(run.exit_code == 0);
-    const json execute = json::parse(run.out)["execute"];
-    const json& reference = execute["reference"];
+    const Json execute = Json::parse(run.out)["execute"];
+    const Json& reference = execute["reference"];
     REQUIRE(reference.is_object());
     CHECK(reference["agrees"] == true);
     CHECK(reference["gradient_error"].get<double>() > 0);
@@ -75,7 +75,7 @@ TEST_CASE("cli: execute without the float64 reference says so",
   more.push_back("--no-reference");
   const BinaryResult without = Execute(more);
   REQUIRE(without.exit_code == 0);
-  const json execute = json::parse(without.out)["execute"];
+  const Json execute = Json::parse(without.out)["execute"];
   CHECK(execute["reference"].is_null());
   CHECK(absl::StrContains(execute["not_validated"].get<std::string>(),
                           "no float64 reference (--no-reference)"));
@@ -139,7 +139,7 @@ TEST_CASE("cli: execute trains tied embeddings as one table",
     INFO(options[0] << " " << options[2] << ": " << run.err);
     REQUIRE(run.exit_code == 0);
     CHECK_FALSE(absl::StrContains(run.err, "trained apart"));
-    const json report = json::parse(run.out)["execute"];
+    const Json report = Json::parse(run.out)["execute"];
     CHECK(report["check"]["agrees"] == true);
     CHECK(report["reference"]["agrees"] == true);
   }

@@ -2,7 +2,6 @@
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -10,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "tests/support/execute_job.h"
+#include "tests/support/json.h"
 #include "tests/support/mpirun.h"
 #include "tests/support/run_binary.h"
 
@@ -23,8 +23,6 @@ constexpr char kModel[] =
 constexpr char kPacked[] =
     " --schedule 1f1b --pp 1 --dp 4 --lengths lognormal:24,0.6,4,64"
     " --minibatch 3 --packer lb-mini --no-reference --steps 2 ";
-
-using nlohmann::json;
 
 std::vector<std::string> Words(const std::string& text) {
   return absl::StrSplit(text, ' ', absl::SkipEmpty());
@@ -154,7 +152,7 @@ TEST_CASE("cli: the class that needs most memory decides, whichever it is",
     const BinaryResult told = run(absl::StrCat(classes, " --json"));
     INFO(order << told.err);
     REQUIRE(told.exit_code == 0);
-    const json execute = json::parse(told.out)["execute"];
+    const Json execute = Json::parse(told.out)["execute"];
     const double predicted = execute["predicted_peak_bytes"][0];
     CHECK(execute["peak_bytes"][0].get<double>() ==
           Approx(predicted).epsilon(0.001));
@@ -181,7 +179,7 @@ TEST_CASE("cli: with lengths memory is that of what the packer has made",
       kModel)));
   INFO(run.err);
   REQUIRE(run.exit_code == 0);
-  const json execute = json::parse(run.out)["execute"];
+  const Json execute = Json::parse(run.out)["execute"];
   const double predicted = execute["predicted_peak_bytes"][0];
   CHECK(execute["peak_bytes"][0].get<double>() ==
         Approx(predicted).epsilon(0.001));

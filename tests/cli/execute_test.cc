@@ -1,12 +1,12 @@
 // The verb execute as a user runs it.
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "sim/base/file.h"
+#include "tests/support/json.h"
 #include "tests/support/mpirun.h"
 #include "tests/support/run_binary.h"
 
@@ -14,6 +14,7 @@ namespace pipewright {
 namespace {
 
 using testing::BinaryResult;
+using testing::Json;
 using testing::RunBinary;
 using testing::TemporaryFolder;
 
@@ -53,7 +54,7 @@ TEST_CASE("cli: execute trains as the sequential run does", "[cli][execute]") {
     const BinaryResult run = RunBinary(Small("execute", more));
     INFO(options[1] << ": " << run.err);
     REQUIRE(run.exit_code == 0);
-    const auto report = nlohmann::json::parse(run.out);
+    const auto report = Json::parse(run.out);
     const auto& execute = report["execute"];
     CHECK(execute["check"]["agrees"] == true);
     // Two directions add up in another order.
@@ -252,7 +253,7 @@ TEST_CASE("cli: a table of runs is written once and summarized",
                  folder.Path("r.html"), "--svg", folder.Path("r.svg")});
   INFO(summary.err);
   REQUIRE(summary.exit_code == 0);
-  const auto json = nlohmann::json::parse(summary.out);
+  const auto json = Json::parse(summary.out);
   CHECK(json["runs"] == 2);
   CHECK(json["executions"] == 3);
   CHECK(json["gradients_same_bits"] == 2);
@@ -315,7 +316,7 @@ TEST_CASE("cli: compare takes the traces of simulate and of execute",
                  folder.Path("c.html")});
   INFO(compared.err);
   REQUIRE(compared.exit_code == 0);
-  const auto json = nlohmann::json::parse(compared.out);
+  const auto json = Json::parse(compared.out);
   CHECK(json["ranks"].size() == 4);
   CHECK(json["step_s"]["simulated"].get<double>() > 0);
   CHECK(json["step_s"]["measured"].get<double>() > 0);
@@ -324,8 +325,7 @@ TEST_CASE("cli: compare takes the traces of simulate and of execute",
           rank["peak_activations"]["measured"]);
   }
   // Of the model by its formulas, and of what the executor has allocated.
-  const auto peaks =
-      nlohmann::json::parse(ReadFile(report).value())["peak_memory_bytes"];
+  const auto peaks = Json::parse(ReadFile(report).value())["peak_memory_bytes"];
   REQUIRE(peaks.size() == 4);
   // They are two different things, so they are no pair.
   CHECK(json["memory"]["simulated"]["meaning"] == "allocator");

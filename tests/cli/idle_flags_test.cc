@@ -1,7 +1,6 @@
 // Flags that do nothing for a verb are refused or warned of by name, those
 // that stand for fields of the configuration and those of the verb's own.
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "sim/config/flags.h"
 #include "tests/support/base_runs.h"
+#include "tests/support/json.h"
 #include "tests/support/paths.h"
 #include "tests/support/run_here.h"
 
@@ -145,15 +145,14 @@ TEST_CASE("flags: execute names what it makes nothing of", "[cli]") {
 TEST_CASE("flags: execute takes the time of links on clocks that compute it",
           "[cli]") {
   const std::vector<std::string> words = {
-      "execute", "--model", "gpt-tiny",       "--schedule", "1f1b",
-      "--pp",    "2",       "--microbatches", "2",          "--steps",
-      "2",       "--json"};
+      "execute", "--model",        "gpt-tiny", "--schedule", "1f1b", "--pp",
+      "2",       "--microbatches", "2",        "--steps",    "2",    "--json"};
   const BinaryResult hops = RunHere(Plus(words, {"--p2p", "50ms"}));
   INFO(hops.err);
   REQUIRE(hops.exit_code == 0);
   CHECK_FALSE(absl::StrContains(hops.err, "no effect"));
   // 50 ms there and back.
-  const auto report = nlohmann::json::parse(hops.out);
+  const auto report = testing::Json::parse(hops.out);
   CHECK(report["iteration_s"].get<double>() > 0.1);
   const BinaryResult links = RunHere(Plus(words, {"--system", "dgx-a100"}));
   INFO(links.err);

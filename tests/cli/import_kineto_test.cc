@@ -1,7 +1,6 @@
 // From traces with known times to a simulated step, as a user does it.
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -10,6 +9,7 @@
 #include "sim/base/file.h"
 #include "sim/profile/profile.h"
 #include "tests/support/gzip_text.h"
+#include "tests/support/json.h"
 #include "tests/support/kineto_trace.h"
 #include "tests/support/run_binary.h"
 
@@ -100,7 +100,7 @@ TEST_CASE("kineto: a folder of ranks becomes a profile that simulates its run",
     const double backward[2] = {
         8 * ranks[0].layer_us[1] + ranks[0].embedding_us[1],
         8 * ranks[1].layer_us[1] + ranks[1].head_us[1]};
-    const auto report = nlohmann::json::parse(run.out);
+    const auto report = testing::Json::parse(run.out);
     CHECK(report["span_s"]["global"].get<double>() ==
           Approx(1e-6 * TwoStages1f1b(forward, backward, microbatches))
               .epsilon(1e-9));
@@ -115,7 +115,7 @@ TEST_CASE("kineto: a folder of ranks becomes a profile that simulates its run",
        "1f1b", "--pp", "1", "--microbatches", "1", "--p2p", "0us", "--json"});
   INFO(other.err);
   REQUIRE(other.exit_code == 0);
-  const auto report = nlohmann::json::parse(other.out);
+  const auto report = testing::Json::parse(other.out);
   CHECK(report["span_s"]["global"].get<double>() ==
         Approx(1e-6 * (16 * (21.5 + 42.5) + 3 + 5 + 11 + 17)).epsilon(1e-9));
 }

@@ -2,36 +2,41 @@
 // whatever has failed.
 #include <CLI/CLI.hpp>
 #include <catch2/catch.hpp>
+#include <cstddef>
 #include <functional>
-#include <nlohmann/json.hpp>
+#include <map>
 #include <set>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "sim/cli/verbs.h"
+#include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 
 namespace pipewright {
 namespace {
 
 using testing::BinaryResult;
+using testing::Json;
 using testing::RunBinary;
 using testing::TemporaryFolder;
-using Json = nlohmann::ordered_json;
 using Words = std::vector<std::string>;
+using Value = std::variant<std::nullptr_t, int, std::string>;
 
 struct Refusal {
   std::string verb;
   Words words;  // behind the verb, --json added
   int exit;
-  Json parts;  // that the object must have, null included
+  // That the object must have, null included.
+  std::map<std::string, Value> parts;
 };
 
 Json ErrorOf(const BinaryResult& run) {
-  const Json object = Json::parse(run.out, nullptr, false);
+  const Json object = Json::try_parse(run.out);
   REQUIRE(object.is_object());
   REQUIRE(object.size() == 1);
   return object["error"];
@@ -60,9 +65,10 @@ void CheckAll(const std::vector<Refusal>& table) {
     CHECK(absl::StrContains(
         run.err,
         absl::StrCat("error: ", error["message"].get<std::string>(), "\n")));
-    for (const auto& item : row.parts.items()) {
-      INFO(item.key() << " should be " << item.value());
-      CHECK(error[item.key()] == item.value());
+    for (const auto& [key, value] : row.parts) {
+      INFO(key);
+      const Json found = error[key];
+      std::visit([&](const auto& part) { CHECK(found == part); }, value);
     }
   }
 }
@@ -264,7 +270,7 @@ TEST_CASE("json errors: beside a report there is no second object", "[cli]") {
       {"simulate", "--schedule", "1f1b", "--pp", "2", "--microbatches", "4",
        "--engine", "fast", "--max-activations", "1", "--json"});
   CHECK(over.exit_code == 3);
-  const Json report = Json::parse(over.out, nullptr, false);
+  const Json report = Json::try_parse(over.out);
   REQUIRE(report.is_object());
   CHECK(report["fits"] == false);
   CHECK(!report.contains("error"));
@@ -283,7 +289,7 @@ TEST_CASE("json errors: beside a report there is no second object", "[cli]") {
       "0: F0 BW0 F1 BW1\n1: F1 BW1 F0 BW0\n");
   const BinaryResult check = RunBinary({"check", dead, "--json"});
   CHECK(check.exit_code == 4);
-  const Json checked = Json::parse(check.out, nullptr, false);
+  const Json checked = Json::try_parse(check.out);
   REQUIRE(checked.is_object());
   CHECK(checked["valid"] == false);
   CHECK(checked["error"]["exit"] == 4);

@@ -1,19 +1,19 @@
 // What the command line says about memory: keys, verdicts, exit codes.
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "sim/base/file.h"
+#include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 
 namespace pipewright {
 namespace {
 
-using nlohmann::json;
 using testing::BinaryResult;
+using testing::Json;
 using testing::RunBinary;
 using testing::TemporaryFolder;
 using Arguments = std::vector<std::string>;
@@ -38,11 +38,11 @@ TEST_CASE("cli: memory of every rank is reported with its cause",
   const BinaryResult run = Llama({"--json"});
   INFO(run.err);
   REQUIRE(run.exit_code == 0);
-  const json report = json::parse(run.out);
+  const Json report = Json::parse(run.out);
   CHECK(!report.contains("fits"));
   REQUIRE(report["peak_memory_bytes"].size() == 4);
   for (int rank = 0; rank < 4; ++rank) {
-    const json& row = report["memory"]["ranks"][rank];
+    const Json& row = report["memory"]["ranks"][rank];
     CHECK(row["peak_bytes"] == report["peak_memory_bytes"][rank]);
     CHECK(row["cause"]["pass"].get<std::string>().substr(0, 2) == "BW");
   }
@@ -54,7 +54,7 @@ TEST_CASE("cli: a run that does not fit is exit 3 and gets advice",
           "[cli][memory]") {
   const BinaryResult fits = Llama({"--memory", "74GiB", "--json"});
   CHECK(fits.exit_code == 0);
-  CHECK(json::parse(fits.out)["fits"] == true);
+  CHECK(Json::parse(fits.out)["fits"] == true);
   const BinaryResult over = Llama({"--memory", "30GiB", "--json"});
   CHECK(over.exit_code == 3);
   for (const char* part :
@@ -64,9 +64,9 @@ TEST_CASE("cli: a run that does not fit is exit 3 and gets advice",
     CHECK(absl::StrContains(over.err, part));
   }
   // The report is printed all the same.
-  const json report = json::parse(over.out);
+  const Json report = Json::parse(over.out);
   CHECK(report["fits"] == false);
-  const json& changes = report["memory"]["changes"];
+  const Json& changes = report["memory"]["changes"];
   REQUIRE(changes.size() > 1);
   REQUIRE(changes.size() <= 3);
   for (size_t index = 0; index < changes.size(); ++index) {
@@ -79,21 +79,21 @@ TEST_CASE("cli: a run that does not fit is exit 3 and gets advice",
   // What is advised is what comes out.
   const BinaryResult helped =
       Llama({"--memory", "30GiB", "--recompute", "full", "--json"});
-  const json& full =
-      *std::find_if(changes.begin(), changes.end(), [](const json& change) {
+  const Json& full =
+      *std::find_if(changes.begin(), changes.end(), [](const Json& change) {
         return change["change"] == "strategy.recompute full";
       });
-  const json helped_memory = json::parse(helped.out)["memory"];
+  const Json helped_memory = Json::parse(helped.out)["memory"];
   const int worst = helped_memory["worst_rank"].get<int>();
   CHECK(helped_memory["ranks"][worst]["needed_bytes"] ==
         full["needed_bytes"].get<double>());
 }
 
 TEST_CASE("cli: context and fragmentation decide what fits", "[cli][memory]") {
-  const json report = json::parse(
+  const Json report = Json::parse(
       Llama({"--memory-context", "0B", "--fragmentation", "0.5", "--json"})
           .out);
-  const json& row = report["memory"]["ranks"][0];
+  const Json& row = report["memory"]["ranks"][0];
   CHECK(row["context"] == 0);
   CHECK(row["needed_bytes"].get<double>() ==
         Approx(1.5 * row["peak_bytes"].get<double>()));
@@ -102,7 +102,7 @@ TEST_CASE("cli: context and fragmentation decide what fits", "[cli][memory]") {
 TEST_CASE("cli: a system's memory is the limit", "[cli][memory]") {
   const BinaryResult run = Llama({"--system", "dgx-h100", "--json"});
   REQUIRE(run.exit_code == 0);
-  const json report = json::parse(run.out);
+  const Json report = Json::parse(run.out);
   CHECK(report["fits"] == true);
   CHECK(report["memory"]["limit_source"] == "H100 SXM5 80GB");
 }
@@ -129,7 +129,7 @@ TEST_CASE("cli: check weighs a file's order with a model", "[cli][memory]") {
       check({"--config", config, "--memory", "74GiB", "--json"});
   INFO(fits.err);
   CHECK(fits.exit_code == 0);
-  CHECK(json::parse(fits.out)["fits"] == true);
+  CHECK(Json::parse(fits.out)["fits"] == true);
   const BinaryResult over = check({"--config", config, "--memory", "10GiB"});
   CHECK(over.exit_code == 3);
   CHECK(absl::StrContains(over.err, "does not fit"));

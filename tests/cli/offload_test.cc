@@ -1,19 +1,17 @@
 // Offload of activations from the command line: what is refused, what the
 // report says, and that a printed order runs as the plan does.
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "sim/base/file.h"
+#include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 
 namespace pipewright::testing {
 namespace {
-
-using nlohmann::json;
 
 // Options separated by blanks.
 BinaryResult Run(const std::string& options) {
@@ -24,12 +22,12 @@ constexpr char kTimes[] =
     " --forward 12ms --backward-input 12ms --backward-weight 12ms"
     " --engine fast --p2p 0ms --json ";
 
-json Report(const std::string& options) {
+Json Report(const std::string& options) {
   const BinaryResult run =
       Run(absl::StrCat("simulate --pp 4 --microbatches 8", kTimes, options));
   INFO(options << run.err);
   REQUIRE(run.exit_code == 0);
-  return json::parse(run.out);
+  return Json::parse(run.out);
 }
 
 TEST_CASE("offload: refusals name field, value and what is allowed",
@@ -61,7 +59,7 @@ TEST_CASE("offload: refusals name field, value and what is allowed",
         "simulate --pp 4 --microbatches 8", kTimes, refusal.options));
     INFO(refusal.options << run.out << run.err);
     CHECK(run.exit_code == 2);
-    const json error = json::parse(run.out)["error"];
+    const Json error = Json::parse(run.out)["error"];
     CHECK(error["field"] == refusal.field);
     CHECK(absl::StrContains(error["message"].get<std::string>(),
                             refusal.allowed));
@@ -113,10 +111,10 @@ TEST_CASE("offload: a system without PCIe or host memory is refused",
   const BinaryResult without = Run(base);
   INFO(without.out << without.err);
   CHECK(without.exit_code == 2);
-  CHECK(json::parse(without.out)["error"]["field"] == "system.pcie.bandwidth");
+  CHECK(Json::parse(without.out)["error"]["field"] == "system.pcie.bandwidth");
   const BinaryResult host = Run(base + "--set system.pcie.bandwidth=20GBps");
   CHECK(host.exit_code == 2);
-  CHECK(json::parse(host.out)["error"]["field"] == "system.host_memory");
+  CHECK(Json::parse(host.out)["error"]["field"] == "system.host_memory");
   const BinaryResult good =
       Run(base + "--set system.pcie.bandwidth=20GBps --host-memory 1GiB");
   INFO(good.err);
@@ -125,7 +123,7 @@ TEST_CASE("offload: a system without PCIe or host memory is refused",
   const BinaryResult little =
       Run(base + "--set system.pcie.bandwidth=20GBps --host-memory 64KiB");
   CHECK(little.exit_code == 3);
-  const json report = json::parse(little.out);
+  const Json report = Json::parse(little.out);
   CHECK_FALSE(report["fits"].get<bool>());
   CHECK(report["memory"]["host_needed_bytes"] > 64 * 1024);
   CHECK(absl::StrContains(little.err, "offload_fraction"));
@@ -146,8 +144,8 @@ TEST_CASE("offload: memory moves from the device to the host", "[offload]") {
     INFO(with.err);
     REQUIRE(with.exit_code == 0);
     REQUIRE(without.exit_code == 0);
-    const json offloaded = json::parse(with.out);
-    const json plain = json::parse(without.out);
+    const Json offloaded = Json::parse(with.out);
+    const Json plain = Json::parse(without.out);
     CHECK(offloaded["iteration_s"].get<double>() ==
           Approx(plain["iteration_s"].get<double>()).epsilon(1e-6));
     CHECK(!plain.contains("offload"));
@@ -175,10 +173,10 @@ TEST_CASE("offload: stages without layers leave nothing to copy", "[offload]") {
     const BinaryResult run = Run(base + split);
     INFO(split << run.err);
     REQUIRE(run.exit_code == 0);
-    const json offload = json::parse(run.out)["offload"];
+    const Json offload = Json::parse(run.out)["offload"];
     int64_t activations = 0;
     int64_t candidates = 0;
-    for (const json& rank : offload["ranks"]) {
+    for (const Json& rank : offload["ranks"]) {
       activations += rank["activations"].get<int64_t>();
       candidates += rank["candidates"].get<int64_t>();
     }
@@ -200,16 +198,16 @@ TEST_CASE("offload: no schedule's step is longer on shared links",
         "--schedule ",
         schedule);
     const BinaryResult plain = Run(base + " --offload none");
-    const double plain_s = json::parse(plain.out)["iteration_s"];
+    const double plain_s = Json::parse(plain.out)["iteration_s"];
     for (const std::string sharing : {"together", "in-turn"}) {
       CAPTURE(sharing);
       const BinaryResult with =
           Run(base + " --offload full --offload-sharing " + sharing);
       INFO(with.err);
       REQUIRE(with.exit_code == 0);
-      const json offload = json::parse(with.out)["offload"];
+      const Json offload = Json::parse(with.out)["offload"];
       CHECK(offload["devices_on_switch"] == 2);
-      const double step_s = json::parse(with.out)["iteration_s"];
+      const double step_s = Json::parse(with.out)["iteration_s"];
       CHECK(offload["exposed_s"].get<double>() < 1e-9 * step_s);
       CHECK(offload["step_cost_s"].get<double>() < 1e-6 * step_s);
       CHECK(step_s == Approx(plain_s).epsilon(1e-6));
@@ -227,7 +225,7 @@ TEST_CASE("offload: a cost that is left out is null, and said so",
     const BinaryResult run = Run(base + (long_run ? "10000" : "2"));
     INFO(run.err);
     REQUIRE(run.exit_code == 0);
-    const json offload = json::parse(run.out)["offload"];
+    const Json offload = Json::parse(run.out)["offload"];
     REQUIRE(offload.contains("step_cost_s"));
     CHECK(offload["step_cost_s"].is_null() == long_run);
     CHECK(offload.contains("step_cost_left_out") == long_run);
@@ -246,7 +244,7 @@ TEST_CASE("offload: the tensors that a copy takes are chosen", "[offload]") {
     const BinaryResult run = Run(base + more);
     INFO(run.err);
     REQUIRE(run.exit_code == 0);
-    const json offload = json::parse(run.out)["offload"];
+    const Json offload = Json::parse(run.out)["offload"];
     REQUIRE(offload["ranks"][1]["offloaded"].get<int>() > 0);
     return offload["ratio"][0].get<double>();
   };
@@ -267,15 +265,15 @@ TEST_CASE("offload: the tensors that a copy takes are chosen", "[offload]") {
   const BinaryResult mixed = Run(base + again + " --offload-tensors attention");
   INFO(mixed.err);
   REQUIRE(mixed.exit_code == 0);
-  const json ranks = json::parse(mixed.out)["offload"]["ranks"];
+  const Json ranks = Json::parse(mixed.out)["offload"]["ranks"];
   CHECK(ranks[1]["candidates"] == 8);
   CHECK(ranks[1]["activations"] == 16);
   // Half of what is held goes away: the peak falls by less.
-  const double held = json::parse(Run(base).out)["peak_activations"][0];
-  const double some = json::parse(
+  const double held = Json::parse(Run(base).out)["peak_activations"][0];
+  const double some = Json::parse(
       Run(base + " --offload-tensors attention").out)["peak_activations"][0];
   const double none =
-      json::parse(Run(plain + "none").out)["peak_activations"][0];
+      Json::parse(Run(plain + "none").out)["peak_activations"][0];
   CHECK(held < some);
   CHECK(some < none);
   const BinaryResult bad = Run(base + " --offload-tensors ffn");
@@ -300,14 +298,14 @@ TEST_CASE("offload: an O without FREE gives nothing back in a check",
       "0: F0 O0 FREE0 F1 O1 F2 L1 L0 BW2 BW1 BW0\n");
   const BinaryResult check = Run("check --json " + file);
   INFO(check.out << check.err);
-  CHECK(json::parse(check.out)["peak_activations"] == json({3.0}));
+  CHECK(Json::parse(check.out)["peak_activations"] == std::vector<double>{3.0});
   const BinaryResult run =
       Run(absl::StrCat("simulate --schedule ", file,
                        " --forward 10ms --backward 10ms --engine fast --json "
                        "--offload-time 1s --load-time 1ms"));
   INFO(run.err);
   // O1 ends behind F2, so its memory is there until the loads.
-  const json report = json::parse(run.out);
+  const Json report = Json::parse(run.out);
   CHECK(report["peak_activations"][0] <= 3.0);
   CHECK(report["offload"]["held_back_s"] > 0.5);
 }
@@ -327,13 +325,13 @@ TEST_CASE("offload: a printed order runs as planned", "[offload]") {
     INFO(written.err);
     REQUIRE(written.exit_code == 0);
     REQUIRE(absl::StrContains(*ReadFile(file), "FREE"));
-    const json named =
+    const Json named =
         Report(absl::StrCat("--schedule ", schedule, " --offload-ratio 0.6"));
     const BinaryResult run = Run(absl::StrCat("simulate --schedule ", file,
                                               kTimes, " --offload-ratio 0.6"));
     INFO(run.err);
     REQUIRE(run.exit_code == 0);
-    const json read = json::parse(run.out);
+    const Json read = Json::parse(run.out);
     CHECK(read["iteration_s"] == named["iteration_s"]);
     CHECK(read["peak_activations"] == named["peak_activations"]);
     CHECK(read["offload"]["mode"] == "file");

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include "sim/run/simulated_run.h"
 #include "sim/search/foreign_args.h"
 #include "sim/search/plan.h"
+#include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 
 namespace pipewright {
@@ -139,7 +139,7 @@ TEST_CASE("cli: of what is as fast plan takes what needs least memory",
     ++as_fast;
   }
   CHECK(as_fast > 0);
-  const auto report = nlohmann::json::parse(PlanToJson(plan), nullptr, false);
+  const auto report = testing::Json::try_parse(PlanToJson(plan));
   CHECK(report["margin"].get<double>() > 1e-9);
   CHECK(absl::StrContains(PlanToText(plan), "as fast as the best: "));
 }
@@ -185,7 +185,7 @@ TEST_CASE("cli: plan says what would help where nothing fits", "[cli]") {
        "--memory",    "4GiB",    "--fix",        "schedule=1f1b",  "--fix",
        "layout=even", "--fix",   "offload=none", "--no-confirm",   "--json"});
   CHECK(plan.exit_code == 3);
-  const auto report = nlohmann::json::parse(plan.out, nullptr, false);
+  const auto report = testing::Json::try_parse(plan.out);
   REQUIRE(report.is_object());
   CHECK(report["fits"] == false);
   CHECK(!report["help"].empty());

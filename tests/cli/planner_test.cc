@@ -1,8 +1,8 @@
 // Planners as people call them: limits that cannot be met, what `list` says.
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/match.h"
+#include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 
 namespace pipewright {
@@ -22,7 +22,7 @@ TEST_CASE("cli: a limit that no plan meets is exit 3 and names the least",
   const BinaryResult below = Simulate("zb-auto", "0.75");
   CHECK(below.exit_code == 3);
   // No report, so the refusal is the one object.
-  const auto refusal = nlohmann::json::parse(below.out, nullptr, false);
+  const auto refusal = testing::Json::try_parse(below.out);
   REQUIRE(refusal.is_object());
   CHECK(refusal.size() == 1);
   CHECK(refusal["error"]["exit"] == 3);
@@ -40,7 +40,7 @@ TEST_CASE("cli: a limit that no plan meets is exit 3 and names the least",
   CHECK(absl::StrContains(v.err, "schedule zb-v is 4"));
   const BinaryResult met = Simulate("zb-v", "4");
   REQUIRE(met.exit_code == 0);
-  CHECK(nlohmann::json::parse(met.out)["fits"] == true);
+  CHECK(testing::Json::parse(met.out)["fits"] == true);
 }
 
 TEST_CASE("cli: PyTorch's name stays handcrafted when costs are given",

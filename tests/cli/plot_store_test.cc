@@ -3,11 +3,11 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 #include "tests/support/run_here.h"
 
@@ -17,9 +17,9 @@ namespace {
 using testing::RunHere;
 
 const std::vector<std::string> kRun = {
-    "--schedule",       "1f1b", "--microbatches",    "8",   "--forward",
-    "1ms",              "--backward-input", "2ms",   "--backward-weight",
-    "1ms",              "--p2p", "0s",               "--engine", "fast"};
+    "--schedule",       "1f1b", "--microbatches",    "8",   "--forward", "1ms",
+    "--backward-input", "2ms",  "--backward-weight", "1ms", "--p2p",     "0s",
+    "--engine",         "fast"};
 
 std::vector<std::string> With(std::vector<std::string> words,
                               const std::vector<std::string>& more) {
@@ -38,9 +38,9 @@ std::string TextOfFile(const std::string& path) {
 TEST_CASE("cli: a figure of a sweep has the numbers of its runs", "[cli]") {
   const testing::TemporaryFolder folder;
   const std::string store = folder.Path("runs.sqlite");
-  REQUIRE(RunHere(With({"sweep"}, {"--sweep", "strategy.pp=2,4,8", "-o",
-                                   store}))
-              .exit_code == 0);
+  REQUIRE(
+      RunHere(With({"sweep"}, {"--sweep", "strategy.pp=2,4,8", "-o", store}))
+          .exit_code == 0);
   const std::string csv = folder.Path("points.csv");
   const auto plotted =
       RunHere({"plot", store, "--x", "iteration_s", "--y",
@@ -53,7 +53,7 @@ TEST_CASE("cli: a figure of a sweep has the numbers of its runs", "[cli]") {
   for (const char* const pp : {"2", "4", "8"}) {
     const auto run = RunHere(With({"simulate"}, {"--pp", pp, "--json"}));
     REQUIRE(run.exit_code == 0);
-    const auto report = nlohmann::json::parse(run.out);
+    const auto report = testing::Json::parse(run.out);
     bool found = false;
     std::istringstream lines(points);
     for (std::string line; std::getline(lines, line);) {
@@ -63,9 +63,8 @@ TEST_CASE("cli: a figure of a sweep has the numbers of its runs", "[cli]") {
       }
       std::istringstream cells(line);
       for (std::string cell; std::getline(cells, cell, ',');) {
-        found |= !cell.empty() &&
-                 std::strtod(cell.c_str(), nullptr) ==
-                     report.at("iteration_s").get<double>();
+        found |= !cell.empty() && std::strtod(cell.c_str(), nullptr) ==
+                                      report.at("iteration_s").get<double>();
       }
     }
     INFO("pp " << pp);

@@ -1,19 +1,19 @@
 // Options about what the Program can say: failing steps, shards, pipelines
 // that are never flushed.
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 
 namespace pipewright {
 namespace {
 
-using nlohmann::json;
 using testing::BinaryResult;
+using testing::Json;
 using testing::RunBinary;
 using Arguments = std::vector<std::string>;
 
@@ -36,14 +36,14 @@ TEST_CASE("cli: a step that fails is reported with its cost", "[cli]") {
   const BinaryResult run = Run("zb-h1", failing);
   INFO(run.err);
   REQUIRE(run.exit_code == 0);
-  const json report = json::parse(run.out);
+  const Json report = Json::parse(run.out);
   REQUIRE(report["rollbacks"].size() == 2);
   CHECK(report["rollbacks"][0]["iteration"] == 1);
   CHECK(report["rollbacks"][1]["iteration"] == 3);
   // Rank 0 undoes, which takes what the step does unless told otherwise, and
   // steps again, behind at least a forward that is lost.
   CHECK(report["rollbacks"][1]["cost_s"].get<double>() >= 1 + 0.5 + 0.5);
-  const json good = json::parse(Run("zb-h1", validated).out);
+  const Json good = Json::parse(Run("zb-h1", validated).out);
   CHECK(!good.contains("rollbacks"));
   CHECK(report["iteration_s"].get<double>() ==
         Approx(good["iteration_s"].get<double>()));
@@ -67,7 +67,7 @@ TEST_CASE("cli: shards by pass, run or unit", "[cli]") {
   const BinaryResult passes = Run("1f1b", sharded);
   INFO(passes.err);
   REQUIRE(passes.exit_code == 0);
-  CHECK(json::parse(passes.out)["gradient_sync"] == "fsdp");
+  CHECK(Json::parse(passes.out)["gradient_sync"] == "fsdp");
   Arguments units = sharded;
   units.insert(units.end(), {"--shard-blocks", "unit"});
   const BinaryResult none = Run("1f1b", units);
@@ -84,12 +84,12 @@ TEST_CASE("cli: a pipeline that is never flushed says so", "[cli]") {
   INFO(run.err);
   REQUIRE(run.exit_code == 0);
   CHECK(!absl::StrContains(run.err, "has no effect"));
-  const json report = json::parse(run.out);
+  const Json report = Json::parse(run.out);
   CHECK(report["iteration_s"].get<double>() == Approx(4 * (3 + 0.75)));
   CHECK(report["microbatches_per_s"].get<double>() == Approx(1 / 3.75));
-  CHECK(report["staleness"] == json({1, 0}));
-  CHECK(report["weight_versions"] == json({2, 1}));
-  CHECK(!json::parse(Run("1f1b", {}).out).contains("staleness"));
+  CHECK(report["staleness"] == std::vector<int>{1, 0});
+  CHECK(report["weight_versions"] == std::vector<int>{2, 1});
+  CHECK(!Json::parse(Run("1f1b", {}).out).contains("staleness"));
   const BinaryResult few = RunBinary({"simulate", "--schedule", "pipedream-2bw",
                                       "--pp", "4", "--microbatches", "3"});
   CHECK(few.exit_code == 2);

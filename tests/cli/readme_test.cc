@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <utility>
@@ -19,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "tests/support/json.h"
 #include "tests/support/markdown.h"
 #include "tests/support/paths.h"
 #include "tests/support/run_binary.h"
@@ -30,6 +30,7 @@ using testing::AllPages;
 using testing::BinaryResult;
 using testing::FencedBlock;
 using testing::FencedBlocks;
+using testing::Json;
 using testing::PageCommand;
 using testing::ReadPage;
 using testing::RunBinary;
@@ -161,7 +162,7 @@ std::string BrokenLink(const std::string& page, const std::string& link) {
 // The least and the most of simulated / published - 1 of a table, in percent.
 std::pair<double, double> ErrorsOf(const std::string& name) {
   const BinaryResult result = RunBinary({"reproduce", name, "--json"});
-  const auto table = nlohmann::json::parse(result.out)["experiments"][0];
+  const auto table = Json::parse(result.out)["experiments"][0];
   std::pair<double, double> ends = {1e9, -1e9};
   for (const auto& row : table["rows"]) {
     if (!row.contains("published")) continue;
@@ -184,8 +185,7 @@ TEST_CASE("readme: its errors are those of reproduce", "[cli][docs][long]") {
     }
     const BinaryResult llama =
         RunBinary({"reproduce", "llama3-table4", "--json"});
-    const auto rows =
-        nlohmann::json::parse(llama.out)["experiments"][0]["rows"];
+    const auto rows = Json::parse(llama.out)["experiments"][0]["rows"];
     REQUIRE(rows.size() == 2);
     CHECK(absl::StrContains(
         text, absl::StrFormat("MFU %.0f and %.0f %% against %.0f and %.0f %%",
@@ -240,7 +240,7 @@ TEST_CASE("readme: every registered schedule is in docs/schedules.md",
   const std::string page = ReadPage("docs/schedules.md");
   const BinaryResult result = RunBinary({"list", "schedules", "--json"});
   REQUIRE(result.exit_code == 0);
-  const auto rows = nlohmann::json::parse(result.out)["schedules"];
+  const auto rows = Json::parse(result.out)["schedules"];
   REQUIRE_FALSE(rows.empty());
   for (const auto& row : rows) {
     const std::string name =

@@ -2,20 +2,20 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "sim/base/file.h"
+#include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 
 namespace pipewright {
 namespace {
 
-using nlohmann::json;
 using testing::BinaryResult;
+using testing::Json;
 using testing::RunBinary;
 using testing::TemporaryFolder;
 using Arguments = std::vector<std::string>;
@@ -36,13 +36,14 @@ constexpr char kPaired[] =
 TEST_CASE("cli: a limit that is exceeded is reported, exit 3", "[cli]") {
   const BinaryResult over = Small({"--max-activations", "1", "--json"});
   CHECK(over.exit_code == 3);
-  CHECK(json::parse(over.out)["fits"] == false);
-  CHECK(json::parse(over.out)["peak_activations"] == json({2.0, 1.0}));
+  CHECK(Json::parse(over.out)["fits"] == false);
+  CHECK(Json::parse(over.out)["peak_activations"] ==
+        std::vector<double>{2.0, 1.0});
   CHECK(absl::StrContains(over.err, "1 is exceeded"));
   const BinaryResult met = Small({"--max-activations", "2", "--json"});
   CHECK(met.exit_code == 0);
-  CHECK(json::parse(met.out)["fits"] == true);
-  CHECK(!json::parse(Small({"--json"}).out).contains("fits"));
+  CHECK(Json::parse(met.out)["fits"] == true);
+  CHECK(!Json::parse(Small({"--json"}).out).contains("fits"));
 }
 
 TEST_CASE("cli: a report names what it is of", "[cli]") {
@@ -70,7 +71,7 @@ TEST_CASE("cli: a report names what it is of", "[cli]") {
                                       "--json"});
   INFO(run.err);
   REQUIRE(run.exit_code == 0);
-  const json report = json::parse(run.out);
+  const Json report = Json::parse(run.out);
   CHECK(report["dp"] == 2);
   CHECK(report["data_parallel"] == "zero1");
   CHECK(report["gradient_sync"] == "zero1");
@@ -83,10 +84,10 @@ TEST_CASE("cli: a report names what it is of", "[cli]") {
   CHECK(report["tokens_per_s"].get<double>() ==
         Approx(128 * 4 * 2 / report["iteration_s"].get<double>()));
 
-  const json plain = json::parse(Small({"--json"}).out);
+  const Json plain = Json::parse(Small({"--json"}).out);
   CHECK(plain["model"].is_null());
   CHECK(plain["gradient_sync"] == "none");
-  CHECK(plain["params"] == json::object());
+  CHECK(plain["params"] == Json::parse("{}"));
   CHECK(!plain.contains("tokens_per_s"));
 }
 
@@ -106,21 +107,21 @@ TEST_CASE("cli: a system with another shape says so", "[cli]") {
   const std::string slow = "system.params.oversubscription=8";
   std::vector<std::vector<std::string>> ways = {
       {"--set", "system.preset=dgx-h100"}, {"--system", "dgx-h100"}};
-  std::vector<json> reports;
+  std::vector<Json> reports;
   for (std::vector<std::string> way : ways) {
     way.insert(way.end(), {"--set", shape, "--set", leaf, "--set", slow});
     const BinaryResult other = run(way);
     INFO(other.err);
     REQUIRE(other.exit_code == 0);
     CHECK_FALSE(absl::StrContains(other.err, "has no effect"));
-    reports.push_back(json::parse(other.out));
+    reports.push_back(Json::parse(other.out));
     CHECK(reports.back()["system"] == "dgx-h100 as fat-tree");
     CHECK(reports.back()["waiting"] == "rendezvous");
   }
   for (const char* const key : {"iteration_s", "system", "network"}) {
     CHECK(reports[0][key] == reports[1][key]);
   }
-  const json own = json::parse(run({"--system", "dgx-h100"}).out);
+  const Json own = Json::parse(run({"--system", "dgx-h100"}).out);
   CHECK(own["system"] == "dgx-h100");
   CHECK(own["iteration_s"] < reports[1]["iteration_s"]);
   // What the other shape needs is not taken for granted.
@@ -158,13 +159,13 @@ TEST_CASE("cli: schedule.name may be a file beside the configuration",
   const BinaryResult run = RunBinary({"simulate", config, "--json"});
   INFO(run.err);
   REQUIRE(run.exit_code == 0);
-  CHECK(json::parse(run.out)["ops"] == 4);
+  CHECK(Json::parse(run.out)["ops"] == 4);
   const BinaryResult named =
       RunBinary({"simulate", config, "--schedule", "gpipe", "--pp", "2",
                  "--microbatches", "2", "--json"});
   INFO(named.err);
   REQUIRE(named.exit_code == 0);
-  CHECK(json::parse(named.out)["schedule"] == "gpipe");
+  CHECK(Json::parse(named.out)["schedule"] == "gpipe");
 }
 
 TEST_CASE("cli: an empty --set takes a field of the file away", "[cli]") {
@@ -214,7 +215,7 @@ TEST_CASE("cli: check takes the semantics that it checks", "[cli]") {
     const BinaryResult run =
         RunBinary({"check", file, "--semantics", semantics, "--json"});
     CHECK(run.exit_code == 0);
-    const json report = json::parse(run.out);
+    const Json report = Json::parse(run.out);
     CHECK(report["semantics"] == semantics);
     CHECK(report["transfers_from"] == "posted-ahead");
     CHECK(report["transfers"] == 0);  // one rank
@@ -226,9 +227,9 @@ TEST_CASE("cli: profiles that ship have a name, a device and a model",
   const BinaryResult list = RunBinary({"list", "profiles", "--json"});
   CHECK(list.exit_code == 0);
   CHECK(list.err == "");
-  const json rows = json::parse(list.out)["profiles"];
+  const Json rows = Json::parse(list.out)["profiles"];
   CHECK(rows.size() >= 4);
-  for (const json& row : rows) {
+  for (const Json& row : rows) {
     INFO(row);
     CHECK(absl::StrContains(row["summary"].get<std::string>(), ", 20"));
     CHECK_FALSE(row["layers"].empty());
@@ -238,20 +239,21 @@ TEST_CASE("cli: profiles that ship have a name, a device and a model",
       RunBinary({"calibrate", "show", "h100-gpt-1.7b", "--json"});
   INFO(shown.err);
   CHECK(shown.exit_code == 0);
-  CHECK(json::parse(shown.out)["complete"] == true);
+  CHECK(Json::parse(shown.out)["complete"] == true);
 }
 
 TEST_CASE("cli: the measured times of a profile that ships are those of a run",
           "[cli]") {
   for (const char* precision : {"bf16", "fp8"}) {
     const BinaryResult run = RunBinary(
-        {"simulate", "--model", "llama3-8b", "--sequence", "8192",
+        {"simulate",    "--model", "llama3-8b", "--sequence",     "8192",
          "--precision", precision, "--profile", "h100-llama3-8b", "--schedule",
-         "zb-h1", "--pp", "8", "--microbatches", "16", "--p2p", "0us",
-         "--engine", "fast", "--memory", "1TiB", "--json"});
+         "zb-h1",       "--pp",    "8",         "--microbatches", "16",
+         "--p2p",       "0us",     "--engine",  "fast",           "--memory",
+         "1TiB",        "--json"});
     INFO(run.err);
     REQUIRE(run.exit_code == 0);
-    const json costs = json::parse(run.out)["costs"];
+    const Json costs = Json::parse(run.out)["costs"];
     CHECK(costs["profile"] == "h100-llama3-8b");
     CHECK(costs["type"] == precision);
   }
@@ -287,7 +289,7 @@ TEST_CASE("cli: an estimated run reports throughput and operations", "[cli]") {
                  "--json"});
   INFO(run.err);
   REQUIRE(!run.out.empty());
-  const json report = json::parse(run.out);
+  const Json report = Json::parse(run.out);
   CHECK(report["optimizer"] == "synchronised");
   CHECK(report["tp"] == 4);
   CHECK(report["devices"] == 8);
@@ -301,7 +303,7 @@ TEST_CASE("cli: an estimated run reports throughput and operations", "[cli]") {
   CHECK(report["cost_per_1e9_tokens"].get<double>() ==
         Approx(2 * 8 * 1e9 / tokens_per_s / 3600));
   CHECK(report["costs"]["stages"].size() == 2);
-  for (const json& op : report["costs"]["ops"]) {
+  for (const Json& op : report["costs"]["ops"]) {
     for (const char* key : {"name", "flops", "bytes", "seconds", "share"}) {
       CHECK(op.contains(key));
     }

@@ -1,6 +1,5 @@
 // What `list schedules` says of the registered schedules and their claims.
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -9,6 +8,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "sim/schedule/registry.h"
+#include "tests/support/json.h"
 #include "tests/support/run_here.h"
 
 namespace pipewright {
@@ -35,7 +35,7 @@ TEST_CASE("schedules: list shows bounds and conditions of claims", "[cli]") {
   const BinaryResult json = RunHere({"list", "schedules", "--json"});
   REQUIRE(text.exit_code == 0);
   REQUIRE(json.exit_code == 0);
-  const auto rows = nlohmann::json::parse(json.out)["schedules"];
+  const auto rows = testing::Json::parse(json.out)["schedules"];
   const std::vector<std::vector<std::string>> blocks = Blocks(text.out);
   REQUIRE(rows.size() == AllSchedules().size());
   // The last line is of the parameter that every schedule takes.

@@ -1,11 +1,11 @@
 // A seed gives the same run from version to version: these numbers are those
 // of commit f784b2d, with chunks, directions and slices in the passes.
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 
 namespace pipewright {
@@ -32,7 +32,7 @@ TEST_CASE("seed: it draws the same whatever a pass is packed into", "[cli]") {
     const BinaryResult result = RunBinary(words);
     INFO(schedule[1] << " " << result.err);
     REQUIRE(result.exit_code == 0);
-    CHECK(nlohmann::json::parse(result.out)["iteration_s"].get<double>() ==
+    CHECK(testing::Json::parse(result.out)["iteration_s"].get<double>() ==
           Approx(iteration_s).epsilon(1e-12));
   }
 }

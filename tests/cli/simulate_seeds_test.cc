@@ -1,18 +1,16 @@
 // Lengths and draws from the command line.
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "sim/base/file.h"
+#include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 
 namespace pipewright::testing {
 namespace {
-
-using nlohmann::json;
 
 constexpr char kBase[] =
     "simulate --schedule gpipe --pp 1 --dp 4 --forward 1s --backward-input 1s "
@@ -36,13 +34,14 @@ TEST_CASE("lengths: a file's samples on uneven replicas", "[sequences]") {
       Run(absl::StrCat("--json --packer lb-mini --lengths ", file));
   INFO(run.err);
   REQUIRE(run.exit_code == 0);
-  const json report = json::parse(run.out);
-  const json& sequences = report.at("sequences");
+  const Json report = Json::parse(run.out);
+  const Json& sequences = report.at("sequences");
   CHECK(sequences.at("samples") == 8);
   CHECK(sequences.at("tokens") == 1984);
   CHECK(sequences.at("max_token_len") == 640);
   // Two have a sample of 640 alone, the rest is 320 and 384.
-  CHECK(sequences.at("tokens_of_replica") == json({640, 640, 384, 320}));
+  CHECK(sequences.at("tokens_of_replica") ==
+        std::vector<int>{640, 640, 384, 320});
   CHECK(report.at("iteration_s").get<double>() == Approx(3));
   const BinaryResult text =
       Run(absl::StrCat("--packer lb-mini --lengths ", file));
@@ -92,10 +91,10 @@ TEST_CASE("draws: a report of many, as text and JSON, whatever -j",
   INFO(one.err);
   REQUIRE(one.exit_code == 0);
   CHECK(Run(options + "--json -j 3").out == one.out);
-  const json report = json::parse(one.out);
+  const Json report = Json::parse(one.out);
   CHECK(report.at("draws") == 40);
   REQUIRE(report.at("strategies").size() == 2);
-  for (const json& strategy : report.at("strategies")) {
+  for (const Json& strategy : report.at("strategies")) {
     CHECK(strategy.at("iterations_s").size() == 40);
     CHECK(strategy.at("p5_s") < strategy.at("p50_s"));
     CHECK(strategy.at("p50_s") < strategy.at("p95_s"));
@@ -115,7 +114,7 @@ TEST_CASE("draws: a file as the other strategy, flags on top", "[sequences]") {
       "--lengths longalign --minibatch 4 --seeds 5 --json --versus ", other));
   INFO(run.err);
   REQUIRE(run.exit_code == 0);
-  const json report = json::parse(run.out);
+  const Json report = Json::parse(run.out);
   CHECK(report.at("strategies").at(1).at("strategy") == other);
   CHECK(report.at("strategies").at(0).at("mean_s") !=
         report.at("strategies").at(1).at("mean_s"));

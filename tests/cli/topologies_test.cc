@@ -1,12 +1,12 @@
 // What `list topologies` and docs/topologies.md say of the registered shapes.
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "sim/base/file.h"
 #include "sim/topology/registry.h"
+#include "tests/support/json.h"
 #include "tests/support/paths.h"
 #include "tests/support/run_here.h"
 
@@ -20,7 +20,7 @@ TEST_CASE("topologies: list has the keys, defaults and legal values", "[cli]") {
   const BinaryResult text = RunHere({"list", "topologies"});
   const BinaryResult json = RunHere({"list", "topologies", "--json"});
   REQUIRE(json.exit_code == 0);
-  const auto rows = nlohmann::json::parse(json.out)["topologies"];
+  const auto rows = testing::Json::parse(json.out)["topologies"];
   REQUIRE(rows.size() == AllShapes().size());
   for (size_t index = 0; index < rows.size(); ++index) {
     const ShapeInfo& shape = *AllShapes()[index];

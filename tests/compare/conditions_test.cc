@@ -3,16 +3,18 @@
 #include "sim/compare/conditions.h"
 
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
 #include "sim/compare/comparison_report.h"
 #include "sim/schedule/text.h"
 #include "tests/support/compared_runs.h"
+#include "tests/support/json.h"
 
 namespace pipewright {
 namespace {
+
+using testing::Json;
 
 struct Pair {
   ReadTrace simulated;
@@ -66,10 +68,10 @@ TEST_CASE("conditions: what was given is not called a difference of 0",
   CHECK(absl::StrContains(text,
                           "ran by the virtual clock: its transfers and gaps "
                           "are the program's own numbers"));
-  const auto json = nlohmann::json::parse(ComparisonToJson(comparison));
+  const auto json = Json::parse(ComparisonToJson(comparison));
   CHECK(json["clock"]["simulated"] == "simulated");
   CHECK(json["clock"]["measured"] == "virtual");
-  CHECK(json["given"] == nlohmann::json({"transfers", "gaps"}));
+  CHECK(json["given"] == std::vector<std::string>{"transfers", "gaps"});
   for (const auto& difference : json["differences"]) {
     CHECK(difference["given"] == (difference["cause"] == "transfers" ||
                                   difference["cause"] == "gaps"));
@@ -118,7 +120,7 @@ TEST_CASE("conditions: where a trace says nothing, it is unknown",
   CHECK(absl::StrContains(text, "does not say by which clock it ran"));
   CHECK_FALSE(absl::StrContains(text, "given, not measured"));
   CHECK(absl::StrContains(text, "measured an unknown count"));
-  const auto json = nlohmann::json::parse(ComparisonToJson(comparison));
+  const auto json = Json::parse(ComparisonToJson(comparison));
   CHECK(json["clock"]["measured"] == "unknown");
   CHECK(json["memory"]["measured"]["meaning"] == "unknown");
 
@@ -151,7 +153,7 @@ TEST_CASE("conditions: only the same memory is paired", "[compare]") {
       text,
       "peak memory is not compared: simulated it is what a model says that the "
       "device's allocator holds, measured what the executor has allocated"));
-  auto json = nlohmann::json::parse(ComparisonToJson(apart));
+  auto json = Json::parse(ComparisonToJson(apart));
   CHECK_FALSE(json["ranks"][0].contains("peak_memory_bytes"));
   CHECK(json["memory"]["simulated"]["meaning"] == "allocator");
   CHECK(json["memory"]["measured"]["meaning"] == "executor");
@@ -163,12 +165,12 @@ TEST_CASE("conditions: only the same memory is paired", "[compare]") {
   CHECK(absl::StrContains(ComparisonToText(paired), "3 MiB / 5 MiB"));
   CHECK_FALSE(
       absl::StrContains(ComparisonToText(paired), "memory is not compared"));
-  json = nlohmann::json::parse(ComparisonToJson(paired));
+  json = Json::parse(ComparisonToJson(paired));
   CHECK(json["ranks"][0]["peak_memory_bytes"]["measured"] == 5.0 * (1 << 20));
 
   // Nor is what one trace alone has.
   pair.measured.peaks.clear();
-  json = nlohmann::json::parse(ComparisonToJson(Compared(pair)));
+  json = Json::parse(ComparisonToJson(Compared(pair)));
   CHECK(json["memory"]["measured"].is_null());
   CHECK_FALSE(json["ranks"][0].contains("peak_memory_bytes"));
 }

@@ -2,9 +2,9 @@
 #include "sim/compare/control.h"
 
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/match.h"
+#include "tests/support/json.h"
 
 namespace pipewright {
 namespace {
@@ -79,7 +79,7 @@ TEST_CASE("control: one scale, errors and order of the same runs",
   REQUIRE(runs.without_control.size() == 1);
   CHECK(absl::StrContains(runs.without_control[0], "own.pws, pp 4"));
 
-  const auto json = nlohmann::json::parse(RunsToJson(runs));
+  const auto json = testing::Json::parse(RunsToJson(runs));
   CHECK(json["control"]["median_error"].get<double>() == Approx(0.5));
   CHECK(json["sizes"][1]["control"]["tau"].get<double>() == -1);
   CHECK(json["sizes"][0]["control"]["tau"].is_null());
@@ -117,7 +117,7 @@ TEST_CASE("control: what the table cannot tell is said", "[compare]") {
   // None at all: no line of it.
   const RunsSummary runs = SummarizeRuns({row}).value();
   CHECK_FALSE(runs.control.has_value());
-  CHECK(nlohmann::json::parse(RunsToJson(runs))["control"].is_null());
+  CHECK(testing::Json::parse(RunsToJson(runs))["control"].is_null());
   CHECK_FALSE(absl::StrContains(RunsToText(runs), "\ncontrol: "));
 }
 

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "absl/strings/match.h"
@@ -15,6 +14,7 @@
 #include "sim/compare/comparison_report.h"
 #include "sim/engine/fast_engine.h"
 #include "tests/support/compared_runs.h"
+#include "tests/support/json.h"
 #include "tests/support/random_schedule.h"
 #include "tests/support/reference_engine.h"
 
@@ -240,8 +240,8 @@ TEST_CASE("findings: a slow rank beside faster ones is said once",
   CHECK(absl::StrContains(text, "BW on rank 2: 1.50 times as long (+70"));
   CHECK(absl::StrContains(text, "BW on ranks 0, 1, 3: 0.95 times as long (-4"));
   CHECK(absl::StrContains(text, "together: +67"));
-  const auto json = nlohmann::json::parse(ComparisonToJson(comparison));
-  CHECK(json["findings"][1]["ranks"] == nlohmann::json({0, 1, 3}));
+  const auto json = testing::Json::parse(ComparisonToJson(comparison));
+  CHECK(json["findings"][1]["ranks"] == std::vector<int>{0, 1, 3});
   CHECK_FALSE(json["findings"][1].contains("rank"));
   CHECK(json["findings_effect_s"].get<double>() ==
         comparison.findings.effect_s);

@@ -3,12 +3,12 @@
 
 #include <catch2/catch.hpp>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "sim/base/file.h"
+#include "tests/support/json.h"
 #include "tests/support/paths.h"
 #include "tests/support/xml_check.h"
 
@@ -115,7 +115,7 @@ TEST_CASE("runs: errors, order and ties", "[compare]") {
   CHECK(runs.peaks_agree == 4);
   CHECK(runs.wall_s == 15);
 
-  const auto json = nlohmann::json::parse(RunsToJson(runs));
+  const auto json = testing::Json::parse(RunsToJson(runs));
   CHECK(json["sizes"][0]["tau"].get<double>() == Approx(0.2));
   CHECK(json["sizes"][1]["tau"].is_null());
   CHECK(json["sizes"][0]["ties"][0][1] == "near");
@@ -165,7 +165,7 @@ TEST_CASE("runs: of several executions of one run the median counts",
   CHECK(runs.worst == "two, pp 4");
   CHECK(runs.median_error == Approx((1 - 1 / 1.1 + 1.0 / 3) / 2));
 
-  const auto json = nlohmann::json::parse(RunsToJson(runs));
+  const auto json = testing::Json::parse(RunsToJson(runs));
   CHECK(json["executions"] == 5);
   CHECK(json["sizes"][0]["rows"][0]["executions"] == 3);
   CHECK(json["sizes"][0]["rows"][1]["least_error"].get<double>() ==

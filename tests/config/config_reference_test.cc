@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cctype>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -14,12 +13,14 @@
 #include "absl/strings/str_split.h"
 #include "sim/config/field_help.h"
 #include "sim/config/run_config.h"
+#include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 
 namespace pipewright {
 namespace {
 
 using testing::BinaryResult;
+using testing::Json;
 using testing::RunBinary;
 
 TEST_CASE("reference: every field has its words, no field has two",
@@ -105,11 +106,9 @@ TEST_CASE("reference: defaults are the ones that hold",
   };
   // A field that changes nothing is warned of.
   const auto report_of = [](const BinaryResult& run) {
-    nlohmann::json report = nlohmann::json::parse(run.out);
-    report.erase("warnings");
-    return report;
+    return Json::parse(run.out).without("warnings");
   };
-  std::vector<nlohmann::json> expected;
+  std::vector<Json> expected;
   for (const std::string& base : bases) {
     const BinaryResult run =
         RunBinary(With(absl::StrSplit(base, ' '), "iterations="));
@@ -153,8 +152,8 @@ TEST_CASE("reference: without pass times each takes what it says",
     given.push_back("--set");
     given.push_back(absl::StrCat(path, "=", HelpOfField(path).fallback));
   }
-  const auto expected = nlohmann::json::parse(RunBinary(words).out);
-  const auto found = nlohmann::json::parse(RunBinary(given).out);
+  const auto expected = Json::parse(RunBinary(words).out);
+  const auto found = Json::parse(RunBinary(given).out);
   CHECK(found["iteration_s"] == expected["iteration_s"]);
   CHECK(found["busy_s"] == expected["busy_s"]);
 }
@@ -163,7 +162,7 @@ TEST_CASE("reference: list prints it as text, JSON and Markdown",
           "[cli][docs]") {
   const BinaryResult json = RunBinary({"list", "fields", "--json"});
   REQUIRE(json.exit_code == 0);
-  const auto rows = nlohmann::json::parse(json.out)["fields"];
+  const auto rows = Json::parse(json.out)["fields"];
   CHECK(rows.size() == ConfigReference().size());
   CHECK(rows[0]["name"] == "model.preset");
   const BinaryResult text = RunBinary({"list", "fields"});

@@ -2,8 +2,9 @@
 // the output of runs: from one legal value of a field to another the report
 // changes beyond its echo of the configuration, or the field is refused or
 // warned of by name.
+#include <algorithm>
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
+#include <iterator>
 #include <set>
 #include <string>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "absl/strings/str_format.h"
 #include "sim/config/run_config.h"
 #include "tests/support/base_runs.h"
+#include "tests/support/json.h"
 #include "tests/support/run_here.h"
 
 namespace pipewright {
@@ -24,6 +26,7 @@ using testing::BaseRuns;
 using testing::BinaryResult;
 using testing::FieldSample;
 using testing::FieldSamples;
+using testing::Json;
 using testing::RunHere;
 
 // Keys of a report that repeat what was configured. `engine` is none: it says
@@ -59,12 +62,16 @@ struct Outcome {
 };
 
 // Twelve digits, so that a sum in another order is the same number.
-void Round(nlohmann::json* value) {
-  if (value->is_number_float()) {
-    *value = absl::StrFormat("%.12g", value->get<double>());
-  } else if (value->is_structured()) {
-    for (nlohmann::json& each : *value) Round(&each);
+std::string Rounded(const Json& value) {
+  if (value.is_number_float()) {
+    return absl::StrFormat("%.12g", value.get<double>());
   }
+  if (!value.is_structured()) return value.dump();
+  std::string text = "{";
+  for (const auto& [key, each] : value.items()) {
+    absl::StrAppend(&text, key, ": ", Rounded(each), ", ");
+  }
+  return text + "}";
 }
 
 Outcome OutcomeOf(const std::string& config, const std::string& edit) {
@@ -86,15 +93,18 @@ Outcome OutcomeOf(const std::string& config, const std::string& edit) {
   // A schedule that cannot keep to a limit has no report.
   outcome.report = run.err;
   if (outcome.refused || run.out.empty()) return outcome;
-  nlohmann::json report = nlohmann::json::parse(run.out);
+  const Json report = Json::parse(run.out);
   const std::string network = report.value("network", "");
-  for (const char* key : kEcho) report.erase(key);
+  outcome.report.clear();
+  for (const auto& [key, value] : report.items()) {
+    if (std::find(std::begin(kEcho), std::end(kEcho), key) == std::end(kEcho)) {
+      absl::StrAppend(&outcome.report, key, ": ", Rounded(value), "\n");
+    }
+  }
   // As `engine`, it says who has computed the numbers.
   for (const char* model : {"fluid", "native"}) {
-    if (absl::StrContains(network, model)) report["sharing"] = model;
+    if (absl::StrContains(network, model)) outcome.report += model;
   }
-  Round(&report);
-  outcome.report = report.dump();
   return outcome;
 }
 

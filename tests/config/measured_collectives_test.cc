@@ -4,7 +4,6 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 
@@ -18,6 +17,7 @@
 #include "sim/program/network_time.h"
 #include "sim/report/report.h"
 #include "sim/run/describe_run.h"
+#include "tests/support/json.h"
 #include "tests/support/tiny_profile.h"
 
 namespace pipewright {
@@ -232,7 +232,9 @@ TEST_CASE("measured collectives: on a system they are of its device and nodes",
   for (const int rank : {0, 1}) {
     for (const int replica : {0, 1}) {
       nodes.insert(
-          run.network.links.cluster->devices()[run.network.links.mapping->DeviceOf(replica, rank)].node);
+          run.network.links.cluster
+              ->devices()[run.network.links.mapping->DeviceOf(replica, rank)]
+              .node);
     }
   }
   REQUIRE(nodes.size() == 1);
@@ -273,7 +275,7 @@ TEST_CASE("measured collectives: the report says where times are from",
     REQUIRE(summary.ok());
     Report report = Summarize(*program, *summary, {});
     DescribeResults(run, &report);
-    return nlohmann::json::parse(ReportToJson(report))["costs"];
+    return testing::Json::parse(ReportToJson(report))["costs"];
   };
   CHECK_FALSE(costs_of(profile).contains("collectives"));
   Measure(&profile, "threads", 2, 1);

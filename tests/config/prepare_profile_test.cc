@@ -2,7 +2,6 @@
 #include <unistd.h>
 #include <catch2/catch.hpp>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -17,6 +16,7 @@
 #include "sim/report/report.h"
 #include "sim/run/describe_run.h"
 #include "sim/run/step_prediction.h"
+#include "tests/support/json.h"
 #include "tests/support/tiny_profile.h"
 
 namespace pipewright {
@@ -140,7 +140,7 @@ TEST_CASE("prepare: a profile gives passes, hops, optimizer and memory",
   REQUIRE(summary.ok());
   Report report = Summarize(*program, *summary, {});
   DescribeResults(*run, &report);
-  const nlohmann::json json = nlohmann::json::parse(ReportToJson(report));
+  const testing::Json json = testing::Json::parse(ReportToJson(report));
   CHECK(json["costs"]["source"] == "profile");
   CHECK(json["costs"]["profile"] == path);
   CHECK(json["costs"]["split_price"] == Approx(1.05));

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <limits>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <random>
 #include <string>
 #include <vector>
@@ -25,12 +24,13 @@
 #include "sim/report/report.h"
 #include "sim/run/describe_run.h"
 #include "sim/topology/registry.h"
+#include "tests/support/json.h"
 #include "tests/support/shapes.h"
 
 namespace pipewright {
 namespace {
 
-using Json = nlohmann::json;
+using testing::Json;
 
 struct NumberField {
   std::string path;
@@ -219,7 +219,7 @@ std::string Try(const std::string& base, const std::vector<ConfigEdit>& edits) {
   DescribeRun(*run, &report);
   DescribeResults(*run, &report);
   report.memory = run->memory;
-  const Json json = Json::parse(ReportToJson(report), nullptr, false);
+  const Json json = Json::try_parse(ReportToJson(report));
   if (!json.is_object()) return "no JSON";
   std::vector<std::string> bad;
   FindBad(json, "", &bad);

@@ -2,16 +2,16 @@
 
 #include <catch2/catch.hpp>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "absl/strings/str_split.h"
+#include "tests/support/json.h"
 #include "tests/support/oracle.h"
 
 namespace pipewright {
 namespace {
 
-using Json = nlohmann::json;
+using testing::Json;
 
 TEST_CASE("cost: collectives equal the tuner's model in every case",
           "[cost][oracle]") {

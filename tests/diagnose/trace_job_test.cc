@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -21,6 +20,7 @@
 #include "sim/plot/heat_map.h"
 #include "sim/report/svg_parts.h"
 #include "tests/support/compared_runs.h"
+#include "tests/support/json.h"
 #include "tests/support/xml_check.h"
 
 namespace pipewright {
@@ -211,7 +211,7 @@ TEST_CASE("diagnose: the ideal timeline as a trace and as a picture",
   const MeasuredJob job =
       JobOf(SimulatedTrace(ComparedProgram({.replicas = 2})));
   const Diagnosis found = Diagnose(job, ComputeIdeal::kMean);
-  const auto json = nlohmann::json::parse(IdealTimelineJson(job, found));
+  const auto json = testing::Json::parse(IdealTimelineJson(job, found));
   double last = 0;
   size_t slices = 0;
   for (const auto& event : json["traceEvents"]) {

@@ -2,13 +2,13 @@
 // that shares links, against the oracle and against a plain solver that knows
 // no Program.
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 #include <random>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "sim/engine/fluid_clock.h"
 #include "tests/support/host_runs.h"
+#include "tests/support/json.h"
 #include "tests/support/lowering.h"
 #include "tests/support/oracle.h"
 #include "tests/support/plain_host.h"
@@ -16,8 +16,8 @@
 namespace pipewright {
 namespace {
 
-using nlohmann::json;
 using testing::HostProgram;
+using testing::Json;
 using testing::PlainHost;
 using testing::PlainStep;
 using testing::PlainStepSeconds;
@@ -25,7 +25,7 @@ using testing::RunSeconds;
 
 constexpr const char* kSharing[] = {"simgrid", "native", "clock", "queue"};
 
-PlainHost HostOf(const json& params) {
+PlainHost HostOf(const Json& params) {
   const double adam = params.at("adam_max_Bps");
   return {
       .copy_bytes_per_s = params.at("P_GBps").get<double>() * 1e9,
@@ -39,8 +39,8 @@ PlainHost HostOf(const json& params) {
 
 TEST_CASE("host: the update of the oracle's machines", "[offload][engine]") {
   int compared = 0;
-  const json oracle = testing::LoadOracle("dos_schedule_cases");
-  for (const json& each : oracle.at("minides")) {
+  const Json oracle = testing::LoadOracle("dos_schedule_cases");
+  for (const Json& each : oracle.at("minides")) {
     const PlainHost host = HostOf(each.at("params"));
     PlainStep step = {.parameters = each.at("N"),
                       .subgroups = each.at("nsub"),

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <random>
 #include <string>
@@ -18,6 +17,7 @@
 #include "sim/program/dp_classes.h"
 #include "sim/program/network_time.h"
 #include "sim/trace/trace.h"
+#include "tests/support/json.h"
 #include "tests/support/lowering.h"
 #include "tests/support/oracle.h"
 #include "tests/support/reference_engine.h"
@@ -296,7 +296,7 @@ void CheckAgainst(const Setting& setting, DataParallel mode,
         Approx(naive->iteration_end_s.back()).epsilon(1e-12));
 }
 
-Setting SettingOf(const nlohmann::json& row, const char* gather,
+Setting SettingOf(const testing::Json& row, const char* gather,
                   const char* reduce) {
   Setting setting;
   setting.layers = row["L"];

@@ -4,7 +4,6 @@
 #include <catch2/catch.hpp>
 #include <functional>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <random>
 
 #include "sim/engine/fast_engine.h"
@@ -12,12 +11,15 @@
 #include "sim/memory/activations.h"
 #include "sim/replay/replay.h"
 #include "sim/schedule/registry.h"
+#include "tests/support/json.h"
 #include "tests/support/lowering.h"
 #include "tests/support/oracle.h"
 #include "tests/support/trace_check.h"
 
 namespace pipewright {
 namespace {
+
+using testing::Json;
 
 constexpr double kSame = 1e-9;  // relative (docs/architecture.md, Tests)
 
@@ -237,7 +239,6 @@ TEST_CASE("engine: activations in time peak as the order says",
 // The times of others' schedulers (tests/oracle/README.md) are integers, so the
 // fast engine has to meet them exactly.
 TEST_CASE("engine: spans are those of the reference schedulers", "[engine]") {
-  using Json = nlohmann::json;
   const std::map<std::string, std::vector<double>> cost_sets = {
       {"eq0", {1000, 1000, 1000, 0}},
       {"gpt1_5b", {18522, 18086, 9337, 601}},

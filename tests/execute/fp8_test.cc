@@ -1,9 +1,9 @@
 // Training whose linear layers are in fp8 against the sequential run in fp8.
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "absl/strings/match.h"
+#include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 #include "tests/support/small_training.h"
 
@@ -90,13 +90,13 @@ TEST_CASE("execute: --precision fp8 trains in fp8", "[cli]") {
   const testing::BinaryResult sixteen = execute("bf16");
   REQUIRE(sixteen.exit_code == 0);
   const auto losses = [](const testing::BinaryResult& result) {
-    return nlohmann::json::parse(result.out)
+    return testing::Json::parse(result.out)
         .at("execute")
         .at("check")
         .at("losses");
   };
   const auto type = [](const testing::BinaryResult& result) {
-    return nlohmann::json::parse(result.out).at("execute").at("type");
+    return testing::Json::parse(result.out).at("execute").at("type");
   };
   CHECK(type(eight) == "fp8");
   // What a CPU has instead.

@@ -3,7 +3,6 @@
 
 #include <catch2/catch.hpp>
 #include <chrono>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "tests/support/execute_job.h"
+#include "tests/support/json.h"
 #include "tests/support/paths.h"
 #include "tests/support/run_binary.h"
 
@@ -25,7 +25,7 @@ TEST_CASE("sockets: processes train what the sequential run trains",
   ExecuteJob job(2, SmallRun({"--pp", "2", "--steps", "1", "--json"}));
   CHECK(job.Await() == std::vector<int>{0, 0});
   INFO(job.Err(0) << job.Err(1));
-  const auto report = nlohmann::json::parse(job.Out(0), nullptr, false);
+  const auto report = testing::Json::try_parse(job.Out(0));
   REQUIRE(report.is_object());
   CHECK(report["execute"]["transport"] == "sockets");
   CHECK(report["execute"]["check"]["same_bits"] == true);

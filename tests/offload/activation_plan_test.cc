@@ -16,15 +16,16 @@
 #include "sim/program/program.h"
 #include "sim/schedule/registry.h"
 #include "sim/schedule/verify.h"
+#include "tests/support/json.h"
 #include "tests/support/oracle.h"
 #include "tests/support/reference_engine.h"
 
 namespace pipewright {
 namespace {
 
-using nlohmann::json;
 using testing::BuildOf;
 using testing::CostsOfSet;
+using testing::Json;
 using testing::LoadOracle;
 
 struct Setting {
@@ -103,12 +104,12 @@ TEST_CASE(
     "offload plan: never above the authors' plan, and one where they "
     "have none",
     "[offload][long]") {
-  const json oracle = LoadOracle("offload");
+  const Json oracle = LoadOracle("offload");
   int cases = 0;
   int without = 0;
   int peaks = 0;
   int lower = 0;
-  for (const json& each : oracle["cases"]) {
+  for (const Json& each : oracle["cases"]) {
     const int pp = each["p"];
     const int vpp = each["v"];
     const int microbatches = each["m"];
@@ -176,8 +177,8 @@ struct AboveTheirs {
 // nothing is loaded.
 AboveTheirs CompareInPairs(double out_times, double alone_times = 1) {
   AboveTheirs found;
-  const json oracle = LoadOracle("offload");
-  for (const json& each : oracle["cases"]) {
+  const Json oracle = LoadOracle("offload");
+  for (const Json& each : oracle["cases"]) {
     if (each.contains("error")) continue;
     const int pp = each["p"];
     PlanCosts costs = CostsOfSet(each["cost"].get<std::string>());
@@ -362,7 +363,7 @@ TEST_CASE("offload plan: the lowest peak of all sets, four ranks",
 // all, so one chunk under way is ours to hold besides.
 TEST_CASE("offload plan: better than linear where chunks take turns",
           "[offload][long]") {
-  const json curves = LoadOracle("selective_offload_curve")["curves"];
+  const Json curves = LoadOracle("selective_offload_curve")["curves"];
   PlanCosts costs;
   costs.forward = costs.backward_input = costs.backward_weight = 1;
   for (const auto& [key, curve] : curves.items()) {

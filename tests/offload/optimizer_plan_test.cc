@@ -3,16 +3,16 @@
 #include "sim/offload/optimizer_plan.h"
 
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 
+#include "tests/support/json.h"
 #include "tests/support/oracle.h"
 
 namespace pipewright {
 namespace {
 
-using nlohmann::json;
+using testing::Json;
 
 std::string NameOf(SubgroupStep step) {
   switch (step) {
@@ -25,15 +25,15 @@ std::string NameOf(SubgroupStep step) {
   }
 }
 
-int IndexOf(const json& value) {
+int IndexOf(const Json& value) {
   return value.is_null() ? -1 : value.get<int>();
 }
 
 TEST_CASE("optimizer plan: every k-th subgroup, as the oracle has it",
           "[offload]") {
-  const json oracle = testing::LoadOracle("dos_schedule_cases");
+  const Json oracle = testing::LoadOracle("dos_schedule_cases");
   int cases = 0;
-  for (const json& each : oracle.at("decisions")) {
+  for (const Json& each : oracle.at("decisions")) {
     const int subgroups = each.at("nsub");
     INFO(subgroups << " subgroups, stride " << each.at("k"));
     const SubgroupPlan plan = PlanStrides(subgroups, each.at("k"), subgroups);
@@ -42,7 +42,7 @@ TEST_CASE("optimizer plan: every k-th subgroup, as the oracle has it",
       CHECK(NameOf(plan.steps[index]) == each.at("decision")[index]);
     }
     CHECK(plan.Count(SubgroupStep::kDevice) == each.at("n_gpu"));
-    const json& transfers = each.at("transfers");
+    const Json& transfers = each.at("transfers");
     REQUIRE(plan.transfers.size() == transfers.size());
     for (size_t index = 0; index < transfers.size(); ++index) {
       CHECK(plan.transfers[index].at == transfers[index].at("at"));
@@ -58,8 +58,8 @@ TEST_CASE("optimizer plan: every k-th subgroup, as the oracle has it",
 
 TEST_CASE("optimizer plan: a static ratio, as the oracle has it", "[offload]") {
   int cases = 0;
-  const json oracle = testing::LoadOracle("dos_schedule_cases");
-  for (const json& each : oracle.at("twinflow")) {
+  const Json oracle = testing::LoadOracle("dos_schedule_cases");
+  for (const Json& each : oracle.at("twinflow")) {
     const int subgroups = each.at("nsub");
     const SubgroupPlan plan = PlanRatio(subgroups, each.at("ratio"));
     CHECK(HostSubgroups(subgroups, each.at("ratio")) == each.at("n_cpu"));

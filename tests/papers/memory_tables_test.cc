@@ -4,20 +4,22 @@
 // under test as well.
 #include <catch2/catch.hpp>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "sim/reproduce/paper.h"
+#include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 
 namespace pipewright {
 namespace {
 
-nlohmann::json Rows(const char* name) {
+using testing::Json;
+
+Json Rows(const char* name) {
   const testing::BinaryResult run =
       testing::RunBinary({"reproduce", name, "--json"});
   INFO(run.err);
   REQUIRE(run.exit_code == 0);
-  return nlohmann::json::parse(run.out)["experiments"][0]["rows"];
+  return Json::parse(run.out)["experiments"][0]["rows"];
 }
 
 TEST_CASE("papers: activation memory of Korthikanti et al. within 2 %",
@@ -30,7 +32,7 @@ TEST_CASE("papers: activation memory of Korthikanti et al. within 2 %",
       {31.640625, 114.0234375, 23.076171875, 58.31, 62.04, 20.27, 9.42},
       {32.958984375, 131.25, 26.5625, 58.31, 62.04, 20.27, 9.42},
   };
-  const nlohmann::json rows = Rows("korthikanti-memory");
+  const Json rows = Rows("korthikanti-memory");
   REQUIRE(rows.size() == 28);
   size_t next = 0;
   for (const auto& model : kPublished) {
@@ -48,7 +50,7 @@ TEST_CASE("papers: SimuMax's measured peaks, 0.5 % on average, 1.5 % at worst",
           "[papers][memory]") {
   constexpr double kMeasuredGib[] = {66.55, 39.07, 45.63, 104.30, 87.08,
                                      52.89, 68.43, 87.03, 112.67, 118.13};
-  const nlohmann::json rows = Rows("simumax-memory");
+  const Json rows = Rows("simumax-memory");
   REQUIRE(rows.size() == 11);
   double errors = 0;
   for (size_t row = 0; row < 10; ++row) {

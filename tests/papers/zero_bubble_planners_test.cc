@@ -3,23 +3,23 @@
 // on purpose: the product's own copy is under test as well.
 #include <catch2/catch.hpp>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 
 namespace pipewright {
 namespace {
 
-using nlohmann::json;
+using testing::Json;
 
-json Reproduced(const std::string& name, const std::string& engine) {
+Json Reproduced(const std::string& name, const std::string& engine) {
   const testing::BinaryResult run =
       testing::RunBinary({"reproduce", name, "--engine", engine, "--json"});
   INFO(run.err);
   REQUIRE(run.exit_code == 0);
-  return json::parse(run.out);
+  return Json::parse(run.out);
 }
 
 TEST_CASE("papers: zero-bubble table 8", "[papers]") {
@@ -36,11 +36,11 @@ TEST_CASE("papers: zero-bubble table 8", "[papers]") {
       {"28.3B, pp 32, microbatches 128", .2204, .1177, .1111, .0478, 0},
       {"28.3B, pp 32, microbatches 256", .1362, .0626, .0593, .0251, 0}};
   for (const char* engine : {"fast", "simgrid"}) {
-    const json object = Reproduced("zero-bubble-table8", engine);
+    const Json object = Reproduced("zero-bubble-table8", engine);
     CHECK(object["match"] == true);
     CHECK(object["published"] == 27);
-    std::map<std::string, json> found;
-    for (const json& row : object["experiments"][0]["rows"]) {
+    std::map<std::string, Json> found;
+    for (const Json& row : object["experiments"][0]["rows"]) {
       found[absl::StrCat(row["setting"].get<std::string>(), ": ",
                          row["schedule"].get<std::string>())] = row;
     }
@@ -66,9 +66,9 @@ TEST_CASE("papers: zero-bubble table 8", "[papers]") {
 }
 
 TEST_CASE("papers: zero-bubble figure 7", "[papers]") {
-  const json object = Reproduced("zero-bubble-figure7", "fast");
+  const Json object = Reproduced("zero-bubble-figure7", "fast");
   CHECK(object["match"] == true);
-  const json& rows = object["experiments"][0]["rows"];
+  const Json& rows = object["experiments"][0]["rows"];
   REQUIRE(rows.size() == 12 * 17);
   int better = 0;
   for (size_t index = 0; index < rows.size(); ++index) {
@@ -87,7 +87,7 @@ TEST_CASE("papers: zero-bubble figure 7", "[papers]") {
       {.0576, .0028}, {.1421, .0038}, {.1106, .0029}, {.0594, .0018}};
   for (size_t setting = 0; setting < 12; ++setting) {
     for (const size_t limit : {1, 2}) {
-      const json& row = rows[17 * setting + 8 * (limit - 1)];
+      const Json& row = rows[17 * setting + 8 * (limit - 1)];
       INFO(row["setting"] << " " << row["schedule"]);
       CHECK(row["reference"].get<double>() ==
             Approx(kTable5[setting][limit - 1]).margin(5e-5));

@@ -3,7 +3,6 @@
 // own copy is under test as well.
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "absl/strings/match.h"
@@ -13,10 +12,13 @@
 #include "sim/engine/engine.h"
 #include "sim/program/program.h"
 #include "sim/reproduce/paper.h"
+#include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 
 namespace pipewright {
 namespace {
+
+using testing::Json;
 
 struct Row {
   const char* model;
@@ -120,18 +122,17 @@ TEST_CASE("papers: zero-bubble table 5, simgrid engine", "[papers]") {
 
 TEST_CASE("papers: reproduce prints the table and exits by it",
           "[papers][long]") {
-  using nlohmann::json;
   const testing::BinaryResult run = testing::RunBinary(
       {"reproduce", "zero-bubble-table5", "--engine", "fast", "--json"});
   INFO(run.err);
   REQUIRE(run.exit_code == 0);
   CHECK(run.err.empty());
-  const json object = json::parse(run.out);
+  const Json object = Json::parse(run.out);
   CHECK(object["match"] == true);
   CHECK(object["compared"] == 84);
   CHECK(object["published"] == 72);
   // What it calls published is what was published.
-  const json& rows = object["experiments"][0]["rows"];
+  const Json& rows = object["experiments"][0]["rows"];
   REQUIRE(rows.size() == 84);
   size_t next = 0;
   for (const Row& row : kRows) {
@@ -144,7 +145,7 @@ TEST_CASE("papers: reproduce prints the table and exits by it",
         {"interleaved-1f1b", row.interleaved},
         {"interleaved-1f1b, plain span", row.interleaved_plain}};
     for (const auto& [schedule, published] : expected) {
-      const json& got = rows[next++];
+      const Json& got = rows[next++];
       CHECK(got["schedule"] == schedule);
       const bool in_paper = published != row.interleaved_plain;
       CHECK(got["in_paper"] == in_paper);

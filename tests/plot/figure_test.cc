@@ -18,6 +18,7 @@
 #include "sim/plot/raster.h"
 #include "sim/plot/read_points.h"
 #include "sim/plot/report_path.h"
+#include "tests/support/json.h"
 #include "tests/support/page_block.h"
 #include "tests/support/run_binary.h"
 
@@ -209,16 +210,16 @@ TEST_CASE("plot: columns of a page have how far off their values may be",
       if (each["name"] == name) return each;
     }
     FAIL("no column " << name);
-    return nlohmann::json();
+    return testing::Json();
   };
   for (const auto& each : page.json()["points"]["columns"]) {
     CHECK(each.contains("low") == each.contains("high"));
     with_ranges += each.contains("low");
   }
   CHECK(with_ranges == 2);
-  const nlohmann::json step = column("iteration_s");
+  const testing::Json step = column("iteration_s");
   CHECK(page.Column<double>(step["values"]) == std::vector<double>{1, 2, 3});
-  const auto only = [&](const nlohmann::json& place, size_t row, double value) {
+  const auto only = [&](const testing::Json& place, size_t row, double value) {
     const std::vector<double> values = page.Column<double>(place);
     REQUIRE(values.size() == 3);
     for (size_t index = 0; index < 3; ++index) {
@@ -229,7 +230,7 @@ TEST_CASE("plot: columns of a page have how far off their values may be",
   };
   only(step["low"], 1, 1.5);
   only(step["high"], 1, 2.75);
-  const nlohmann::json bubble = column("bubble_fraction.per_rank");
+  const testing::Json bubble = column("bubble_fraction.per_rank");
   only(bubble["low"], 2, 0.2);
   only(bubble["high"], 2, 0.5);
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "sim/engine/fast_engine.h"
@@ -11,6 +10,7 @@
 #include "sim/program/network_time.h"
 #include "sim/topology/registry.h"
 #include "sim/trace/trace.h"
+#include "tests/support/json.h"
 #include "tests/support/lowering.h"
 #include "tests/support/oracle.h"
 #include "tests/support/random_program.h"
@@ -191,7 +191,7 @@ TEST_CASE("shards: a backward waits for the scatter two back", "[program]") {
 // One gather for each unit, chunk and direction, one scatter for each unit and
 // chunk: 2vm/U and vm/U a rank, on orders that switch chunks more often.
 TEST_CASE("shards: units of a ZeroPP-like order", "[program][oracle]") {
-  const nlohmann::json data = testing::LoadOracle("reconstruction_zeropp_like");
+  const testing::Json data = testing::LoadOracle("reconstruction_zeropp_like");
   int cases = 0;
   for (const auto& run : data["runs"]) {
     const int pp = run["p"];

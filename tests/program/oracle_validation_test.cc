@@ -3,7 +3,6 @@
 // tests/oracle).
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -12,13 +11,14 @@
 #include "sim/engine/fast_engine.h"
 #include "sim/program/program.h"
 #include "sim/trace/trace.h"
+#include "tests/support/json.h"
 #include "tests/support/lowering.h"
 #include "tests/support/oracle.h"
 
 namespace pipewright {
 namespace {
 
-using Json = nlohmann::json;
+using testing::Json;
 
 // A line of the oracle's list: a pass, a transfer's side, a validation.
 struct Node {

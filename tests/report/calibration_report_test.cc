@@ -2,10 +2,10 @@
 #include "sim/report/calibration_report.h"
 
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "absl/strings/match.h"
+#include "tests/support/json.h"
 
 namespace pipewright {
 namespace {
@@ -36,7 +36,7 @@ TEST_CASE("calibration report: what single kernels achieve", "[report]") {
   CHECK(absl::StrContains(text, "687 TFLOP/s  some plan"));
   CHECK(absl::StrContains(text, "3 TBps"));
   const auto json =
-      nlohmann::json::parse(CalibrationReport(WithKernels(), true));
+      testing::Json::parse(CalibrationReport(WithKernels(), true));
   REQUIRE(json["kernels"].size() == 2);
   CHECK(json["kernels"][0]["flops_per_s"].get<double>() ==
         Approx(687.19e12).epsilon(1e-4));
@@ -59,7 +59,7 @@ TEST_CASE("calibration report: transfers with their bus bandwidth",
   CHECK(absl::StrContains(text, "-  100 GBps"));
   CHECK(absl::StrContains(text, "-  150 GBps"));
   CHECK(absl::StrContains(text, "-  75 GBps"));
-  const auto json = nlohmann::json::parse(CalibrationReport(profile, true));
+  const auto json = testing::Json::parse(CalibrationReport(profile, true));
   REQUIRE(json["transfers"].size() == 3);
   CHECK(json["transfers"][1]["key"] == KeyOf(profile.transfers[1]));
   CHECK(json["transfers"][1]["bytes_per_s"].get<double>() == Approx(100e9));

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/json.h"
 #include "tests/support/page_block.h"
 #include "tests/support/xml_check.h"
 
@@ -28,7 +29,7 @@ TEST_CASE("page data: columns come back as they were", "[html]") {
   const std::string elements = data.Elements();
   CHECK(elements == data.Elements());
   const testing::PageBlock page(elements);
-  const nlohmann::json& json = page.json();
+  const testing::Json& json = page.json();
   CHECK(page.Column<double>(json["times"]) == times);
   CHECK(page.Column<uint32_t>(json["words"]) == words);
   CHECK(page.Column<int32_t>(json["signs"]) == signs);
@@ -45,7 +46,7 @@ TEST_CASE("page data: no text ends its element early", "[html]") {
   const std::string elements = data.Elements();
   CHECK(testing::Count(elements, "</script") == 2);
   CHECK(testing::XmlProblem("<a>" + elements + "</a>") == "");
-  const nlohmann::json json = testing::PageBlock(elements).json();
+  const testing::Json json = testing::PageBlock(elements).json();
   // A broken byte becomes the replacement character.
   CHECK(json["name"] == "</script><b>&\"\\ \xef\xbf\xbd");
 }

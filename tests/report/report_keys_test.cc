@@ -1,12 +1,12 @@
 // The keys that `sweep --columns` knows before any report is there.
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "sim/report/report_tree.h"
 #include "tests/support/base_runs.h"
+#include "tests/support/json.h"
 #include "tests/support/run_here.h"
 
 namespace pipewright {
@@ -20,8 +20,7 @@ TEST_CASE("report: every key of every run is among the known ones",
   for (const testing::BaseRun& run : runs.all()) {
     const testing::BinaryResult result = testing::RunHere(
         {"simulate", runs.PathOf(run.name), "--engine", "fast", "--json"});
-    const auto report =
-        nlohmann::json::parse(result.out, nullptr, /*allow_exceptions=*/false);
+    const auto report = testing::Json::try_parse(result.out);
     if (!report.is_object() || report.contains("error")) continue;
     ++reports;
     for (const auto& [key, value] : report.items()) {

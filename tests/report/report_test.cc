@@ -2,17 +2,18 @@
 
 #include <catch2/catch.hpp>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 #include "sim/report/format.h"
+#include "tests/support/json.h"
 #include "tests/support/toy_ops.h"
 
 namespace pipewright {
 namespace {
 
+using testing::Json;
 using testing::Replay;
 using testing::ToyOneForwardOneBackward;
 using testing::ToyRun;
@@ -123,7 +124,7 @@ TEST_CASE("report: JSON has every key and reads back exactly", "[report]") {
   report.warnings = {"one", "two"};
   report.bytes_sent = 1e17 + 2;
   report.iteration_s = std::numeric_limits<double>::denorm_min();
-  const nlohmann::json json = nlohmann::json::parse(ReportToJson(report));
+  const Json json = Json::parse(ReportToJson(report));
   std::set<std::string> keys;
   for (const auto& [key, value] : json.items()) keys.insert(key);
   CHECK(keys == std::set<std::string>{"schedule",
@@ -172,11 +173,11 @@ TEST_CASE("report: JSON has every key and reads back exactly", "[report]") {
   CHECK(json["ops"].is_number_integer());
   CHECK(json["steady"].is_boolean());
   CHECK(json["network"] == report.network);
-  CHECK(json["warnings"] == nlohmann::json({"one", "two"}));
+  CHECK(json["warnings"] == std::vector<std::string>{"one", "two"});
   CHECK(json["peak_activations"].get<std::vector<double>>() ==
         report.peak_activations);
   REQUIRE(json["ranks"].size() == 2);
-  const nlohmann::json& rank = json["ranks"][1];
+  const Json& rank = json["ranks"][1];
   CHECK(rank.size() == 7);
   CHECK(rank["rank"] == 1);
   CHECK(rank["busy_s"].get<double>() == report.ranks[1].busy_s);
@@ -190,7 +191,7 @@ TEST_CASE("report: JSON has every key and reads back exactly", "[report]") {
 TEST_CASE("report: a name that is not UTF-8 still gives JSON", "[report]") {
   Report report;
   report.schedule = "odd\xff name";
-  CHECK(nlohmann::json::parse(ReportToJson(report))["schedule"] ==
+  CHECK(Json::parse(ReportToJson(report))["schedule"] ==
         "odd\xef\xbf\xbd name");
 }
 

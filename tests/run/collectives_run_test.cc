@@ -2,7 +2,6 @@
 // fastest of them is no fault where it is the ring.
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "sim/base/status.h"
 #include "sim/report/report.h"
 #include "sim/run/simulated_run.h"
+#include "tests/support/json.h"
 
 namespace pipewright {
 namespace {
@@ -52,7 +52,7 @@ TEST_CASE("run: the report tells how each collective runs", "[run]") {
     CHECK(!IsIdle(*run));
     const Report* const report = &run->report;
     REQUIRE(report->collectives.size() == 2);  // a group for each rank
-    const auto json = nlohmann::json::parse(ReportToJson(*report));
+    const auto json = testing::Json::parse(ReportToJson(*report));
     for (const int rank : {0, 1}) {
       const CollectiveReport& row = report->collectives[rank];
       CHECK(row.ranks == std::vector<int>{rank});

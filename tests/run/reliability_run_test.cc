@@ -2,13 +2,13 @@
 // is refused.
 #include <catch2/catch.hpp>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "sim/report/reliability_report.h"
 #include "sim/run/simulated_run.h"
+#include "tests/support/json.h"
 #include "tests/support/prepare.h"
 
 namespace pipewright::testing {
@@ -24,7 +24,7 @@ std::string Job(int dp, const std::string& reliability) {
       reliability, "}\n");
 }
 
-ReliabilityReport ReportOf(const std::string& yaml) {
+Report RunReportOf(const std::string& yaml) {
   absl::StatusOr<SimulatedRun> run = Simulate(Prepared(yaml), {});
   INFO(run.status());
   REQUIRE(run.ok());
@@ -34,7 +34,11 @@ ReliabilityReport ReportOf(const std::string& yaml) {
   CHECK(absl::StrContains(ReportToText(run->report), "Daly"));
   CHECK(*report.steps ==
         Approx(report.mean.kept * report.horizon_s / run->report.iteration_s));
-  return report;
+  return run->report;
+}
+
+ReliabilityReport ReportOf(const std::string& yaml) {
+  return *RunReportOf(yaml).reliability;
 }
 
 TEST_CASE("reliability: the mean is the formula's, 8 and 8000 devices alike",
@@ -72,10 +76,10 @@ TEST_CASE("reliability: without an interval Daly's is taken", "[goodput]") {
 
 TEST_CASE("reliability: hardly any failures give no interval", "[goodput]") {
   const auto error = [](const std::string& mtbf, int seeds) {
-    return ReliabilityToJson(
-        ReportOf(Job(2, absl::StrCat("mtbf_per_device: ", mtbf,
-                                     ", checkpoint_write: 1min, seeds: ",
-                                     seeds))))["goodput_error"];
+    const Report report = RunReportOf(
+        Job(2, absl::StrCat("mtbf_per_device: ", mtbf,
+                            ", checkpoint_write: 1min, seeds: ", seeds)));
+    return Json::parse(ReportToJson(report))["reliability"]["goodput_error"];
   };
   CHECK(error("40h", 1).is_null());
   CHECK(error("200000h", 20).is_null());

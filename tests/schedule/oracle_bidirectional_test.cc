@@ -1,7 +1,6 @@
 // Orders, times and peaks of bidirectional and wave schedules against what
 // others' schedulers gave (tests/oracle/README.md).
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -9,12 +8,12 @@
 #include "sim/memory/activations.h"
 #include "sim/replay/replay.h"
 #include "sim/schedule/builder.h"
+#include "tests/support/json.h"
 #include "tests/support/oracle.h"
 
 namespace pipewright::testing {
 namespace {
 
-using Json = nlohmann::json;
 using Tokens = std::vector<std::vector<std::string>>;
 
 // "a3B7", "3SYNC": replica, stage, PyTorch's letter, microbatch.

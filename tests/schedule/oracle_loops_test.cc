@@ -8,12 +8,12 @@
 #include "absl/strings/str_cat.h"
 #include "sim/memory/activations.h"
 #include "sim/replay/replay.h"
+#include "tests/support/json.h"
 #include "tests/support/oracle.h"
 
 namespace pipewright::testing {
 namespace {
 
-using Json = nlohmann::json;
 using Strings = std::vector<std::string>;
 
 Schedule Built(const std::string& name, const Json& row, int vpp, int slices,

@@ -3,12 +3,12 @@
 #include <catch2/catch.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "tests/support/json.h"
 #include "tests/support/oracle.h"
 
 namespace pipewright::testing {
 namespace {
 
-using Json = nlohmann::json;
 using Match = std::pair<std::string, OwnParams>;
 
 TEST_CASE("oracle: schedules of the zero-bubble repository", "[schedule]") {

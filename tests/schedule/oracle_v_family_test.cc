@@ -2,19 +2,19 @@
 // (tests/oracle/README.md).
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "sim/memory/activations.h"
 #include "sim/replay/replay.h"
 #include "sim/schedule/registry.h"
 #include "sim/schedule/verify.h"
+#include "tests/support/json.h"
 #include "tests/support/oracle.h"
 
 namespace pipewright {
 namespace {
 
-using nlohmann::json;
+using testing::Json;
 
 double LargestPeak(const Schedule& schedule, double held) {
   const std::vector<double> peaks = PeakActivations(schedule, held);
@@ -41,10 +41,10 @@ TEST_CASE("oracle: 1f1b-v, v-min and v-half are the authors' orders",
 TEST_CASE("oracle: with costs the fixed V schedules get no worse",
           "[schedule]") {
   for (const FixedRule& rule : kFixedRules) {
-    const json oracle = testing::LoadOracle(rule.file);
+    const Json oracle = testing::LoadOracle(rule.file);
     testing::Compared compared;
     int faster = 0;
-    for (const json& row : oracle["cases"]) {
+    for (const Json& row : oracle["cases"]) {
       for (const auto& [cost_set, values] : row["costs"].items()) {
         INFO(rule.name << " p " << row["p"] << " m " << row["m"] << " "
                        << cost_set);
@@ -78,10 +78,10 @@ TEST_CASE("oracle: with costs the fixed V schedules get no worse",
 }
 
 TEST_CASE("oracle: the adaptive V planner", "[schedule]") {
-  const json oracle = testing::LoadOracle("v_auto");
+  const Json oracle = testing::LoadOracle("v_auto");
   testing::Compared compared;
   int same = 0;
-  for (const json& row : oracle["cases"]) {
+  for (const Json& row : oracle["cases"]) {
     const std::string cost_set = row["cost"];
     INFO("p " << row["p"] << " m " << row["m"] << " " << cost_set << " target "
               << row["target"]);

@@ -9,12 +9,11 @@
 #include "sim/memory/activations.h"
 #include "sim/replay/replay.h"
 #include "sim/schedule/verify.h"
+#include "tests/support/json.h"
 #include "tests/support/oracle.h"
 
 namespace pipewright::testing {
 namespace {
-
-using Json = nlohmann::json;
 
 double Largest(const std::vector<double>& values) {
   return *std::max_element(values.begin(), values.end());
@@ -137,8 +136,8 @@ TEST_CASE("oracle: the planners with few or odd numbers of microbatches",
   const Json oracle = LoadOracle("edge_small_m");
   Compared compared;
   for (const Json& row : oracle["rows"]) {
-    absl::string_view name_and_limit =
-        row["schedule"].get_ref<const std::string&>();
+    const std::string row_name = row["schedule"];
+    absl::string_view name_and_limit = row_name;
     ScheduleParams params;
     params.pp = row["p"];
     params.microbatches = row["m"];

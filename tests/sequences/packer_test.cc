@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <random>
 #include <set>
@@ -13,12 +12,13 @@
 
 #include "absl/strings/match.h"
 #include "sim/sequences/minibatch_time.h"
+#include "tests/support/json.h"
 #include "tests/support/oracle.h"
 
 namespace pipewright {
 namespace {
 
-using nlohmann::json;
+using testing::Json;
 
 Packer PackerOf(const std::string& method) {
   if (method == "LB-Mini-BFD") return Packer::kLbMiniBfd;
@@ -38,7 +38,7 @@ SampleCost CostNamed(const std::string& name) {
           .weights_over_queries = 1.3109e9 / (28 * 1536)};
 }
 
-PackRequest RequestOf(const json& each, const std::string& method) {
+PackRequest RequestOf(const Json& each, const std::string& method) {
   PackRequest request;
   request.lengths = each.at("lengths").get<std::vector<int64_t>>();
   request.devices = each.at("D");
@@ -48,7 +48,7 @@ PackRequest RequestOf(const json& each, const std::string& method) {
   return request;
 }
 
-void CheckTimes(const json& expected, const Packing& packing,
+void CheckTimes(const Json& expected, const Packing& packing,
                 const std::vector<int64_t>& lengths, const TokenFit& fit) {
   const MinibatchTime time = TimeOf(TimesOf(packing, lengths, fit));
   const auto near = [](double value) {
@@ -62,10 +62,10 @@ void CheckTimes(const json& expected, const Packing& packing,
 
 TEST_CASE("packer: every minibatch as the packing program of ODC has it",
           "[sequences]") {
-  const json oracle = testing::LoadOracle("odc_packing_cases");
+  const Json oracle = testing::LoadOracle("odc_packing_cases");
   int packings = 0;
   int refusals = 0;
-  for (const json& each : oracle.at("cases")) {
+  for (const Json& each : oracle.at("cases")) {
     for (const auto& [method, expected] : each.at("methods").items()) {
       INFO(each.at("name") << " " << method);
       const PackRequest request = RequestOf(each, method);
@@ -76,7 +76,7 @@ TEST_CASE("packer: every minibatch as the packing program of ODC has it",
         continue;
       }
       REQUIRE(packing.ok());
-      CHECK(json(*packing) == expected.at("assign"));
+      CHECK(*packing == expected.at("assign"));
       CheckTimes(expected.at("fit7B"), *packing, request.lengths, kFit7B);
       CheckTimes(expected.at("fit1_5B"), *packing, request.lengths, kFit1B);
       ++packings;
@@ -98,30 +98,27 @@ std::vector<double> CostsOf(const std::vector<int64_t>& lengths,
 TEST_CASE("packer: parts and bins as the packing program of ODC has them",
           "[sequences]") {
   int lists = 0;
-  for (const json& each : testing::LoadOracle("odc_packing_primitives")) {
+  for (const Json& each : testing::LoadOracle("odc_packing_primitives")) {
     const auto lengths = each.at("lengths").get<std::vector<int64_t>>();
     const int count = each.at("k");
     for (const std::string cost : {"linear", "fit"}) {
       const std::vector<double> costs = CostsOf(lengths, cost);
       const Parts free = PartsByDifferencing(costs, count, false);
-      CHECK(json(free) == each.at("kk_free_" + cost));
-      CHECK(json(Balance(free, costs)) == each.at("balanced_" + cost));
-      CHECK(json(*Divide(costs, count, false)) ==
-            each.at("get_partitions_" + cost));
+      CHECK(free == each.at("kk_free_" + cost));
+      CHECK(Balance(free, costs) == each.at("balanced_" + cost));
+      CHECK(*Divide(costs, count, false) == each.at("get_partitions_" + cost));
       const bool equal = lengths.size() % count == 0;
       REQUIRE(each.contains("kk_equal_" + cost) == equal);
       if (!equal) continue;
-      CHECK(json(PartsByDifferencing(costs, count, true)) ==
+      CHECK(PartsByDifferencing(costs, count, true) ==
             each.at("kk_equal_" + cost));
-      CHECK(json(*Divide(costs, count, true)) ==
+      CHECK(*Divide(costs, count, true) ==
             each.at("get_partitions_equal_" + cost));
       lists += 1;
     }
     const int64_t capacity = each.at("capacity");
-    CHECK(json(FillBins(lengths, capacity, BinChoice::kFirst)) ==
-          each.at("ffd"));
-    CHECK(json(FillBins(lengths, capacity, BinChoice::kBest)) ==
-          each.at("bfd"));
+    CHECK(FillBins(lengths, capacity, BinChoice::kFirst) == each.at("ffd"));
+    CHECK(FillBins(lengths, capacity, BinChoice::kBest) == each.at("bfd"));
   }
   CHECK(lists > 0);
 }

@@ -10,12 +10,11 @@
 #include "sim/base/gzip.h"
 #include "sim/memory/activations.h"
 #include "sim/schedule/token.h"
+#include "tests/support/json.h"
 #include "tests/support/paths.h"
 
 namespace pipewright::testing {
 namespace {
-
-using Json = nlohmann::json;
 
 struct CostSet {
   PlanCosts costs;

@@ -4,13 +4,13 @@
 
 #include <functional>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "sim/schedule/registry.h"
+#include "tests/support/json.h"
 
 namespace pipewright::testing {
 
@@ -33,7 +33,7 @@ void SayCompared(absl::string_view family, const Compared& compared,
 std::string ReadOracle(absl::string_view file);
 
 // The content of tests/oracle/`name`.json.gz.
-nlohmann::json LoadOracle(absl::string_view name);
+Json LoadOracle(absl::string_view name);
 
 absl::StatusOr<Schedule> BuildOf(const std::string& name, int pp, int vpp,
                                  int microbatches, const OwnParams& own = {});
@@ -45,11 +45,10 @@ std::vector<std::string> OrdersOf(const Schedule& schedule);
 std::vector<std::vector<std::string>> TorchOrdersOf(const Schedule& schedule);
 
 // Peaks as the oracle prints them, with four decimals. How many there are.
-int CheckPeaks(const Schedule& schedule, const nlohmann::json& peaks,
-               double held);
+int CheckPeaks(const Schedule& schedule, const Json& peaks, double held);
 
 // The peaks of one cost set of a case of family A.
-int CheckCostSetPeaks(const Schedule& schedule, const nlohmann::json& peak,
+int CheckCostSetPeaks(const Schedule& schedule, const Json& peak,
                       const std::string& cost_set);
 
 // M_W / M of a cost set of family A: 32h / (34h + 5as) with s = 1024; eq0 has
@@ -70,8 +69,9 @@ Compared CheckSmallMicrobatches(const std::string& row_name,
 
 // All runs of a file of family B: orders and peaks. `name_of` gives our name
 // for a run, "" to leave it out.
-Compared CheckFamilyB(const std::string& file,
-                      const std::function<std::pair<std::string, OwnParams>(
-                          const nlohmann::json&)>& name_of);
+Compared CheckFamilyB(
+    const std::string& file,
+    const std::function<std::pair<std::string, OwnParams>(const Json&)>&
+        name_of);
 
 }  // namespace pipewright::testing

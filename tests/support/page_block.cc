@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include "absl/strings/escaping.h"
+#include "tests/support/json.h"
 
 namespace pipewright::testing {
 namespace {
@@ -39,8 +40,7 @@ std::string Unpacked(const std::string& html) {
 }  // namespace
 
 PageBlock::PageBlock(const std::string& html)
-    : json_(
-          nlohmann::json::parse(Between(html, "id=\"pw-data\">", "</script>"))),
+    : json_(Json::parse(Between(html, "id=\"pw-data\">", "</script>"))),
       block_(Unpacked(html)) {}
 
 }  // namespace pipewright::testing

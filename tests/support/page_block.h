@@ -2,9 +2,10 @@
 #pragma once
 
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
+
+#include "tests/support/json.h"
 
 namespace pipewright::testing {
 
@@ -13,11 +14,11 @@ class PageBlock {
   // A page, or the elements of PageData. Fails the case where it has no data.
   explicit PageBlock(const std::string& html);
 
-  const nlohmann::json& json() const { return json_; }
+  const Json& json() const { return json_; }
 
   // The column that stands at `place` of the JSON.
   template <typename Value>
-  std::vector<Value> Column(const nlohmann::json& place) const {
+  std::vector<Value> Column(const Json& place) const {
     const size_t count = place["n"];
     const size_t at = place["at"];
     std::vector<Value> out(count);
@@ -32,7 +33,7 @@ class PageBlock {
   }
 
  private:
-  nlohmann::json json_;
+  Json json_;
   std::string block_;
 };
 

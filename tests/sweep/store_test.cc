@@ -301,7 +301,7 @@ TEST_CASE("sweep: CSV and JSON Lines have every row", "[sweep]") {
   const auto second = ordered_json::parse(lines.substr(end + 1));
   CHECK(first["report"].dump() == ReportOfNumber(1).dump());
   CHECK(first["axes"]["strategy.tp"] == 1.0);
-  CHECK(second["report"].is_null());
+  CHECK(second.at("report").is_null());
   CHECK(second["status"] == "refused");
 }
 

@@ -3,15 +3,17 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 
 namespace pipewright {
 namespace {
+
+using testing::Json;
 
 TEST_CASE("host balance: each node has first and last ranks",
           "[topology][offload]") {
@@ -59,11 +61,12 @@ TEST_CASE("cli: host-balance needs less memory of the fullest host",
          "--json"});
     INFO(result.err);
     REQUIRE(result.exit_code == 0);
-    return nlohmann::json::parse(result.out);
+    return Json::parse(result.out);
   };
-  const nlohmann::json even = run("host-balance");
-  const nlohmann::json plain = run("pp-dp");
-  const std::vector<double> host = even["peak_host_bytes"];
+  const Json even = run("host-balance");
+  const Json plain = run("pp-dp");
+  const std::vector<double> host =
+      even["peak_host_bytes"].get<std::vector<double>>();
   REQUIRE(host.size() == 16);
   CHECK(host == plain["peak_host_bytes"].get<std::vector<double>>());
   double outer = 0;

@@ -3,25 +3,25 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "tests/support/json.h"
 #include "tests/trace/example.h"
 
 namespace pipewright {
 namespace {
 
-using nlohmann::json;
+using testing::Json;
 
 // Whole nanoseconds of a time in microseconds.
-int64_t Nanoseconds(const json& microseconds) {
+int64_t Nanoseconds(const Json& microseconds) {
   return std::llround(microseconds.get<double>() * 1e3);
 }
 
 TEST_CASE("chrome trace: parses and says what ran when", "[trace]") {
-  const json trace = json::parse(
+  const Json trace = Json::parse(
       ChromeTraceJson(testing::ExampleProgram(), testing::ExampleOps()));
   CHECK(trace["otherData"]["schedule"] == "1f1b \"by hand\"");
   std::map<int, std::string> processes;
@@ -29,7 +29,7 @@ TEST_CASE("chrome trace: parses and says what ran when", "[trace]") {
   std::map<std::pair<int, int>, int64_t> end_ns;
   std::map<std::string, int64_t> busy_ns;
   int slices = 0;
-  for (const json& event : trace["traceEvents"]) {
+  for (const Json& event : trace["traceEvents"]) {
     const std::string phase = event["ph"];
     const int pid = event["pid"];
     if (phase == "M" && event["name"] == "process_name") {
@@ -61,11 +61,11 @@ TEST_CASE("chrome trace: parses and says what ran when", "[trace]") {
 }
 
 TEST_CASE("chrome trace: arrows begin, pass and end inside slices", "[trace]") {
-  const json trace = json::parse(
+  const Json trace = Json::parse(
       ChromeTraceJson(testing::ExampleProgram(), testing::ExampleOps()));
   std::map<int, std::string> phases;
   std::map<int, double> last;
-  for (const json& event : trace["traceEvents"]) {
+  for (const Json& event : trace["traceEvents"]) {
     const std::string phase = event["ph"];
     if (phase != "s" && phase != "t" && phase != "f") continue;
     const int id = event["id"];
@@ -73,7 +73,7 @@ TEST_CASE("chrome trace: arrows begin, pass and end inside slices", "[trace]") {
     CHECK(event["ts"].get<double>() >= last[id]);
     last[id] = event["ts"];
     int around = 0;
-    for (const json& slice : trace["traceEvents"]) {
+    for (const Json& slice : trace["traceEvents"]) {
       if (slice["ph"] != "X" || slice["pid"] != event["pid"] ||
           slice["tid"] != event["tid"]) {
         continue;
@@ -89,10 +89,10 @@ TEST_CASE("chrome trace: arrows begin, pass and end inside slices", "[trace]") {
 }
 
 TEST_CASE("chrome trace: counters are there", "[trace]") {
-  const json trace = json::parse(
+  const Json trace = Json::parse(
       ChromeTraceJson(testing::ExampleProgram(), testing::ExampleOps()));
   std::map<int, std::vector<double>> activations;
-  for (const json& event : trace["traceEvents"]) {
+  for (const Json& event : trace["traceEvents"]) {
     if (event["ph"] != "C" || event["name"] != "activations in flight") {
       continue;
     }
@@ -104,8 +104,8 @@ TEST_CASE("chrome trace: counters are there", "[trace]") {
 }
 
 TEST_CASE("chrome trace: a trace of nothing parses", "[trace]") {
-  const json trace =
-      json::parse(ChromeTraceJson(testing::ExampleProgram(), {}));
+  const Json trace =
+      Json::parse(ChromeTraceJson(testing::ExampleProgram(), {}));
   CHECK(trace["traceEvents"].empty());
 }
 

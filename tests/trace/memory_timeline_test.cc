@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 
 #include "sim/trace/export.h"
 #include "sim/trace/timeline.h"
+#include "tests/support/json.h"
 #include "tests/support/memory_example.h"
 
 namespace pipewright {
@@ -62,7 +62,7 @@ TEST_CASE("trace: the memory counter is in bytes and per rank",
     CHECK(!counter.in_bytes);
   }
 
-  const auto json = nlohmann::json::parse(
+  const auto json = testing::Json::parse(
       ChromeTraceJson(run.toy.program, run.toy.ops, &memory));
   double highest = 0;
   for (const auto& event : json["traceEvents"]) {

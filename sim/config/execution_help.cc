@@ -29,7 +29,8 @@ std::vector<FieldHelp> ExecutionHelp() {
        "exchanges with experts run beside the passes of another microbatch"},
       {"strategy.overlap_tensor", "false",
        "exchanges of tensor parallelism run beside their own product, in tp "
-       "pieces"},
+       "pieces, or beside W's (tp_comm_overlap, asynchronous tensor "
+       "parallelism)"},
       {"strategy.braided_tensor", "false",
        "exchanges of tensor parallelism of layers run beside the passes of "
        "another microbatch (braided)"},

@@ -113,7 +113,13 @@ const std::vector<IdleRule>& ExecutionRules() {
        [](const RunFacts& facts) {
          if (facts.model() == nullptr) return kNoModel;
          if (facts.sizes().tp == 1) return "with tp 1";
-         return NeedsEstimate(facts);
+         if (!facts.training()->sequence_parallel) {
+           return "without strategy.sequence_parallel";
+         }
+         if (const char* why = NeedsEstimate(facts)) return why;
+         return Unless(
+             facts.run().costs.analytic->kernels != FrameworkKernels::kEager,
+             "with costs.analytic.kernels eager");
        }},
       {{"strategy.braided_tensor"},
        [](const RunFacts& facts) {

@@ -83,6 +83,16 @@ void WarnOfGaps(const RunConfig& config, const RunSizes& sizes,
         ": true with strategy.precision bf16, of which no recipe has attention "
         "in 8 bit beside linear layers in 16 bit"));
   }
+  const bool is_fused =
+      costs.analytic_kernels.value_or(FrameworkKernels::kFused) ==
+      FrameworkKernels::kFused;
+  if (costs.analytic && is_fused && training.execution.overlap_tensor &&
+      training.tp > 1 && schedule.Has(PassKind::kBackwardWeight)) {
+    warnings->push_back(absl::StrCat(
+        config.Field("strategy.overlap_tensor"),
+        ": reductions of B are taken to run beside W, which is a pass of its "
+        "own here; Transformer Engine refuses both together"));
+  }
 }
 
 }  // namespace pipewright

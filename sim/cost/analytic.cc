@@ -110,13 +110,14 @@ double BufferBytes(const TrainingSpec& training, const StageParameters& all) {
 double HostIdle(const AnalyticOptions& options, const TrainingSpec& training,
                 const std::vector<ModelOp>& ops,
                 const std::vector<KernelEstimate>& kernels,
-                const std::vector<double>& casts) {
+                const std::vector<double>& casts,
+                const std::vector<double>& layouts) {
   double host_s = 0;
   double device_s = 0;
   for (size_t index = 0; index < ops.size(); ++index) {
     for (int pass = 0; pass < kNumOpPasses; ++pass) {
       const size_t at = index * kNumOpPasses + pass;
-      device_s += kernels[at].seconds + casts[at];
+      device_s += kernels[at].seconds + casts[at] + layouts[at];
       host_s += options.launch_s * HostLaunches(options, training, ops[index],
                                                 static_cast<OpPass>(pass));
     }
@@ -190,21 +191,43 @@ double CommSeconds(const AnalyticOptions& options, const TrainingSpec& training,
   return ExchangeSeconds(options, comm, group, measured);
 }
 
-namespace {
-
-// Does the exchange run beside its product? Of PyTorch's asynchronous tensor
-// parallelism a reduction does only behind a single product, and the gradient
-// of what qkv and gate-up read is a sum of theirs
-// (torch/_inductor/fx_passes/micro_pipeline_tp.py, fuse_matmul_reduce_scatter).
-bool RunsBeside(const AnalyticOptions& options, const OpComm& comm) {
-  if (options.kernels != FrameworkKernels::kFused &&
-      comm.group == CommGroup::kTensor &&
-      comm.kind == CommKind::kReduceScatter &&
-      comm.pass == OpPass::kBackwardInput && comm.pieces == 0) {
-    return false;
+Overlap OverlapOf(const AnalyticOptions& options, const ModelOp& op,
+                  const OpComm& comm) {
+  if (!comm.overlaps) return {};
+  // Rings of context parallelism, and what W gathers again.
+  if (comm.group != CommGroup::kTensor || comm.pieces == 0) return {true, 0};
+  const bool is_gradient = comm.pass == OpPass::kBackwardInput &&
+                           comm.kind == CommKind::kReduceScatter;
+  switch (options.kernels) {
+    case FrameworkKernels::kFused:
+      // Heads are no modules of Transformer Engine. The gradient of an input is
+      // made before W's product and is reduced beside all of that
+      // (ub_bulk_wgrad); W's takes as long as B's, which stands for it.
+      if (op.is_wide || (is_gradient && !op.has_weight_pass)) return {};
+      return {true, is_gradient ? 0 : comm.pieces};
+    case FrameworkKernels::kCompiled:
+      // A reduction is cut only behind a single product
+      // (torch/_inductor/fx_passes/micro_pipeline_tp.py,
+      // fuse_matmul_reduce_scatter).
+      if (is_gradient && op.is_several) return {};
+      return {true, comm.pieces};
+    case FrameworkKernels::kEager:
+      return {};  // inductor makes the pieces
   }
-  return comm.overlaps;
+  return {};
 }
+
+int PiecesOf(const AnalyticOptions& options, const ModelOp& op, OpPass pass) {
+  int pieces = 1;
+  if (op.kind != OpClass::kGemm) return pieces;
+  for (const OpComm& comm : op.comms) {
+    if (comm.pass != pass) continue;
+    pieces = std::max(pieces, OverlapOf(options, op, comm).pieces);
+  }
+  return pieces;
+}
+
+namespace {
 
 // What exchanges of tensor parallelism move in the device's memory besides.
 // - The sums of a reduction in pieces are kept apart and read by a kernel of
@@ -212,23 +235,30 @@ bool RunsBeside(const AnalyticOptions& options, const OpComm& comm) {
 //   _pipelined_produce_and_all2all and a sum).
 // - PyTorch exchanges along the first dimension, and tensors are split along
 //   the second, the sequence. So all of what is gathered, and of what is
-//   scattered, is copied once more (torch/distributed/_functional_collectives.py,
-//   all_gather_tensor and reduce_scatter_tensor; later a view where the first
-//   dimension is 1). Pieces are laid out so that none is needed.
+//   scattered, is copied once more
+//   (torch/distributed/_functional_collectives.py, all_gather_tensor and
+//   reduce_scatter_tensor; since 2025 a view where the first dimension is 1,
+//   which is taken for older ones too). Pieces are laid out so that none is
+//   needed. W gathers nothing there, as what B has gathered is kept.
 double LayoutBytes(const AnalyticOptions& options, const TrainingSpec& training,
                    const ModelOp& op, int pass) {
+  if (op.kind != OpClass::kGemm && op.kind != OpClass::kLookup) return 0;
   const bool copies = options.kernels != FrameworkKernels::kFused &&
                       training.sequence_parallel &&
                       training.microbatch_size > 1;
   double bytes = 0;
   for (const OpComm& comm : op.comms) {
+    const bool scatters = comm.kind == CommKind::kReduceScatter;
     if (comm.group != CommGroup::kTensor ||
-        static_cast<int>(comm.pass) != pass) {
+        static_cast<int>(comm.pass) != pass ||
+        comm.pass == OpPass::kBackwardWeight ||
+        (!scatters && comm.kind != CommKind::kAllGather)) {
       continue;
     }
-    if (comm.pieces > 0 && comm.kind == CommKind::kReduceScatter) {
-      bytes += comm.bytes * (1 + 1.0 / comm.pieces);
-    } else if (copies && !RunsBeside(options, comm)) {
+    const Overlap overlap = OverlapOf(options, op, comm);
+    if (overlap.pieces > 0) {
+      if (scatters) bytes += comm.bytes * (1 + 1.0 / overlap.pieces);
+    } else if (copies) {
       bytes += 2 * comm.bytes;
     }
   }
@@ -278,9 +308,10 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
     for (const OpComm& comm : op.comms) {
       const double seconds = CommSeconds(options, training, comm);
       if (comm.beside_passes) continue;
-      if (comm.pieces > 0) {
-        idle_s += seconds / comm.pieces;
-      } else if (!RunsBeside(options, comm)) {
+      const Overlap overlap = OverlapOf(options, op, comm);
+      if (overlap.pieces > 0) {
+        idle_s += seconds / overlap.pieces;
+      } else if (!overlap.beside) {
         idle_s += seconds;
       }
     }
@@ -289,7 +320,8 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
   // The passes of a block follow each other as long as the step lasts, so their
   // mean power decides. Exchanges draw little; what a device waits outside of
   // its passes is not counted, but for the host.
-  idle_s = std::max(idle_s, HostIdle(options, own, ops, kernels, casts));
+  idle_s =
+      std::max(idle_s, HostIdle(options, own, ops, kernels, casts, layouts));
   const double clock = options.silicon != nullptr && options.sustained
                            ? ClockUnder(options.device, loads, idle_s)
                            : 1;
@@ -304,20 +336,25 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
       const double seconds = CommSeconds(options, training, comm);
       if (comm.beside_passes) {
         time.beside_seconds[pass] += seconds;
-      } else if (comm.pieces > 0) {
+        continue;
+      }
+      const Overlap overlap = OverlapOf(options, ops[index], comm);
+      if (overlap.pieces > 0) {
         // The first piece comes before any of the product.
-        time.comm_seconds[pass] += seconds / comm.pieces;
-        beside[pass] += seconds - seconds / comm.pieces;
+        time.comm_seconds[pass] += seconds / overlap.pieces;
+        beside[pass] += seconds - seconds / overlap.pieces;
+      } else if (overlap.beside) {
+        beside[pass] += seconds;
+        by_kernels[pass] += seconds;
       } else {
-        const bool is_beside = RunsBeside(options, comm);
-        (is_beside ? beside[pass] : time.comm_seconds[pass]) += seconds;
-        if (is_beside) by_kernels[pass] += seconds;
+        time.comm_seconds[pass] += seconds;
       }
     }
     for (int pass = 0; pass < kNumOpPasses; ++pass) {
       const size_t at = index * kNumOpPasses + pass;
       KernelEstimate& kernel = kernels[at];
       LowerClock(options.device, clock, &kernel);
+      time.kernel_seconds[pass] = kernel.seconds;
       time.seconds[pass] = kernel.seconds + casts[at] + layouts[at];
       time.cast_seconds[pass] = casts[at];
       time.cut_seconds[pass] = cut_parts[at] * kernel.seconds;
@@ -332,11 +369,10 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
           HostLaunches(options, own, ops[index], static_cast<OpPass>(pass));
       time.host_seconds[pass] = options.launch_s * time.launches[pass];
       const double slower_s = ContentionSeconds(
-          options.contention, time.seconds[pass], by_kernels[pass]);
+          options.contention, kernel.seconds, by_kernels[pass]);
       time.slower_seconds[pass] = slower_s;
       time.comm_seconds[pass] +=
-          slower_s +
-          std::max(0.0, beside[pass] - time.seconds[pass] - slower_s);
+          slower_s + std::max(0.0, beside[pass] - kernel.seconds - slower_s);
     }
     times.push_back(std::move(time));
   }

@@ -70,7 +70,9 @@ struct AnalyticOptions {
 // One op of one slice of a microbatch, for people and tests.
 struct OpTime {
   std::string name;
-  double seconds[kNumOpPasses] = {0, 0, 0};       // computing
+  double seconds[kNumOpPasses] = {0, 0, 0};  // computing
+  // Of them the kernel itself, behind which exchanges hide.
+  double kernel_seconds[kNumOpPasses] = {0, 0, 0};
   double comm_seconds[kNumOpPasses] = {0, 0, 0};  // and not hidden by it
   // Of `seconds`: casts, and what groups wait for the host to start them.
   double cast_seconds[kNumOpPasses] = {0, 0, 0};
@@ -101,6 +103,17 @@ PassCosts AnalyticCosts(const ModelSpec& model, const TrainingSpec& training,
                         const AnalyticOptions& options,
                         const StageLayout& layout,
                         const std::vector<int>& rank_of_stage);
+
+// How an exchange runs inside its pass: beside the product or by itself; in so
+// many pieces, sent by copy engines, or (0) as a whole, by kernels.
+struct Overlap {
+  bool beside = false;
+  int pieces = 0;
+};
+Overlap OverlapOf(const AnalyticOptions& options, const ModelOp& op,
+                  const OpComm& comm);
+// Into how many pieces exchanges cut the product of a pass; 1: not at all.
+int PiecesOf(const AnalyticOptions& options, const ModelOp& op, OpPass pass);
 
 // The members of an exchange as NCCL's tuner sees them.
 NcclGroup NcclGroupOf(const AnalyticOptions& options,

@@ -109,17 +109,18 @@ std::vector<PassExchange> ExchangesOf(const AnalyticOptions& options,
   for (const OpComm& comm : op.comms) {
     if (comm.pass != pass || !IsTraffic(training, comm)) continue;
     PassExchange one = ExchangeOf(options, training, comm);
-    const double first = comm.pieces > 0 ? 1.0 / comm.pieces : 0;
+    const Overlap overlap = OverlapOf(options, op, comm);
+    one.is_beside = overlap.beside;
+    const double first = overlap.pieces > 0 ? 1.0 / overlap.pieces : 0;
     if (first > 0) {
       // Nothing hides the first piece.
       PassExchange alone = one;
       alone.is_beside = false;
       AddExchanges({alone}, first, &exchanges);
-      one.is_beside = true;
     }
     if (one.is_beside) {
       const auto at = static_cast<int>(pass);
-      one.compute_s = time.seconds[at] + time.slower_seconds[at];
+      one.compute_s = time.kernel_seconds[at] + time.slower_seconds[at];
     }
     // Several beside one computation share it.
     const bool shares =

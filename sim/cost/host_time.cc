@@ -164,7 +164,11 @@ double LaunchSecondsOf(const DeviceSpec& device) {
 double HostLaunches(const AnalyticOptions& options,
                     const TrainingSpec& training, const ModelOp& op,
                     OpPass pass) {
-  const double launches = Launches(training, op, pass);
+  double launches = Launches(training, op, pass);
+  if (launches > 0) {
+    // Each further piece of a product, and its message.
+    launches += 2 * kOfGroup * (PiecesOf(options, op, pass) - 1);
+  }
   if (launches == 0 || !IsOfFusedExperts(options, training, op)) {
     return launches;
   }

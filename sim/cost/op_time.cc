@@ -8,6 +8,7 @@
 #include "sim/cost/cast_time.h"
 #include "sim/cost/clock.h"
 #include "sim/cost/silicon.h"
+#include "sim/model/precision.h"
 
 namespace pipewright {
 namespace {
@@ -398,17 +399,17 @@ KernelEstimate EstimateInPieces(const AnalyticOptions& options,
   KernelEstimate whole =
       EstimateKernel(options, training, causal, op, pass, is_rms);
   *cut_part = 0;
-  int pieces = 1;
-  for (const OpComm& comm : op.comms) {
-    if (comm.pass == pass) pieces = std::max(pieces, comm.pieces);
-  }
-  if (pieces == 1 || op.kind != OpClass::kGemm) return whole;
+  const int pieces = PiecesOf(options, op, pass);
+  if (pieces == 1) return whole;
   ModelOp piece = op;
   piece.m /= pieces;
-  for (OpWork& work : piece.work) {
-    work.flops /= pieces;
-    work.bytes /= pieces;
-  }
+  // Each piece reads all weights.
+  const double weights = (op.is_wide ? OperandBytes(Precision::kBf16)
+                                     : OperandBytes(training.precision)) *
+                         op.n * op.k * op.count;
+  OpWork& work = piece.work[static_cast<int>(pass)];
+  work.flops /= pieces;
+  work.bytes = weights + (work.bytes - weights) / pieces;
   KernelEstimate cut =
       EstimateKernel(options, training, causal, piece, pass, is_rms);
   // A table may have fewer rows at a better rate; nobody cuts for that.

@@ -71,7 +71,8 @@ KernelEstimate EstimateKernel(const AnalyticOptions& options,
 // The same where the product is cut because its exchange comes in pieces
 // (strategy.overlap_tensor): products of as many fewer rows, one after the
 // other. *cut_part: the part of the time that the cut costs. Streams of a
-// framework may fill the ends of one piece with the next, so it is an upper end.
+// framework may fill the ends of one piece with the next, so it is an upper
+// end.
 KernelEstimate EstimateInPieces(const AnalyticOptions& options,
                                 const TrainingSpec& training, bool causal,
                                 const ModelOp& op, OpPass pass, bool is_rms,

@@ -52,7 +52,8 @@ struct Execution {
   ExpertDispatch dispatch = ExpertDispatch::kAllToAll;
   // Exchanges with experts run beside the passes of another microbatch.
   bool overlap_experts = false;
-  // Exchanges of tensor parallelism run beside their own product, in pieces.
+  // Exchanges of tensor parallelism run beside their own product, in pieces, or
+  // beside W's (OverlapOf in sim/cost/analytic.h).
   bool overlap_tensor = false;
   // Those of layers run beside the passes of another microbatch: units of a
   // forward and of a backward in turn (braided, arXiv 2510.27257).

@@ -137,6 +137,8 @@ struct ModelOp {
   // inside of one.
   double inner = 0;
   bool is_gate_up = false;  // the first of both products
+  // Several products of one input where they are not fused: qkv, gate and up.
+  bool is_several = false;
 
   const OpWork& Work(OpPass pass) const { return work[static_cast<int>(pass)]; }
 };

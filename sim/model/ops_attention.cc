@@ -187,8 +187,9 @@ void AddAttention(OpsBuilder& builder) {
   // KvHeads is that of a device, which may be a copy.
   const double width =
       (builder.Heads() + 2 * builder.KvHeads()) * head_dim * tp;
-  builder.Linear("qkv", hidden, width, OpsBuilder::Split::kColumn,
-                 model.qkv_bias);
+  builder
+      .Linear("qkv", hidden, width, OpsBuilder::Split::kColumn, model.qkv_bias)
+      .is_several = true;
   const double rotated = OpsBuilder::kElement * builder.tokens() *
                          (builder.Heads() + builder.KvHeads()) * head_dim;
   if (model.qk_norm) {

@@ -10,7 +10,8 @@ namespace {
 
 void AddComm(const TrainingSpec& training, OpPass pass, CommKind kind,
              double bytes, ModelOp& op) {
-  const bool overlaps = training.execution.overlap_tensor;
+  const bool overlaps =
+      training.execution.overlap_tensor && training.sequence_parallel;
   op.comms.push_back({.pass = pass,
                       .kind = kind,
                       .group = CommGroup::kTensor,
@@ -106,10 +107,6 @@ void OpsBuilder::AddTensorComms(Split split, ModelOp& op) const {
   AddComm(training_, OpPass::kForward, CommKind::kAllGather, gathered, op);
   AddComm(training_, OpPass::kBackwardInput, CommKind::kReduceScatter, whole,
           op);
-  // It is made before W's product and runs beside all of that, in one piece
-  // (Transformer Engine, ub_bulk_wgrad). W's takes as
-  // long as B's, which stands for it here.
-  if (op.has_weight_pass) op.comms.back().pieces = 0;
   BraidTensorComms(op);
   // The input was kept in parts and is gathered once more (arXiv 2205.05198,
   // section 4.2.2).

@@ -37,7 +37,7 @@ void TakeRecipe(const TableRow& row, RunConfig* config) {
     execution.overlap_experts = recipe.Integer("overlap_experts") != 0;
     execution.fp8_attention = recipe.Integer("fp8_attention") != 0;
     execution.fused_experts = recipe.Integer("fused_experts") != 0;
-    execution.overlap_tensor = recipe.Integer("overlap_tensor") != 0;
+    if (recipe.Integer("overlap_tensor") != 0) execution.overlap_tensor = true;
     Take(RecomputeChoices(), recipe.Text("recompute"), &strategy.recompute);
     return;
   }

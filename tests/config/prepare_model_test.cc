@@ -262,15 +262,38 @@ TEST_CASE("prepare: where choices for experts do nothing", "[config]") {
   CHECK(Warns(Prepared(run(1, beside)),
               "strategy.overlap_experts has no effect with one microbatch"));
   const auto braided = [&](int microbatches, const std::string& choice) {
-    return Prepared(absl::StrCat(
-        "schedule: {name: 1f1b}\nmodel: {preset: llama3-8b}\n"
-        "system: {preset: dgx-h100}\ncosts: {analytic: {}}\n"
-        "strategy: {pp: 2, tp: 4, microbatches: ",
-        microbatches, ", braided_tensor: true", choice, "}\n"));
+    return Prepared(
+        absl::StrCat("schedule: {name: 1f1b}\nmodel: {preset: llama3-8b}\n"
+                     "system: {preset: dgx-h100}\ncosts: {analytic: {}}\n"
+                     "strategy: {pp: 2, tp: 4, microbatches: ",
+                     microbatches, ", braided_tensor: true", choice, "}\n"));
   };
   CHECK(!Warns(braided(2, ""), "braided_tensor has no effect"));
   CHECK(Warns(braided(1, ""),
               "strategy.braided_tensor has no effect with one microbatch"));
+  const auto pieces = [&](const char* costs, const char* choice) {
+    return Prepared(
+        absl::StrCat("schedule: {name: 1f1b}\nmodel: {preset: llama3-8b}\n"
+                     "system: {preset: dgx-h100}\ncosts: {analytic: {",
+                     costs, "}}\nstrategy: {pp: 2, tp: 4, microbatches: 2, ",
+                     "overlap_tensor: true", choice, "}\n"));
+  };
+  CHECK(!Warns(pieces("", ""), "overlap_tensor has no effect"));
+  CHECK(
+      !Warns(pieces("kernels: compiled", ""), "overlap_tensor has no effect"));
+  CHECK_FALSE(Warns(pieces("", ""), "W, which is a pass of its own"));
+  CHECK(Warns(Prepared("schedule: {name: zb-h1}\nmodel: {preset: llama3-8b}\n"
+                       "system: {preset: dgx-h100}\ncosts: {analytic: {}}\n"
+                       "strategy: {pp: 2, tp: 4, microbatches: 2, "
+                       "overlap_tensor: true}\n"),
+              "strategy.overlap_tensor: reductions of B are taken to run "
+              "beside W, which is a pass of its own"));
+  CHECK(Warns(pieces("kernels: eager", ""),
+              "strategy.overlap_tensor has no effect with "
+              "costs.analytic.kernels eager"));
+  CHECK(Warns(pieces("", ", sequence_parallel: false"),
+              "strategy.overlap_tensor has no effect without "
+              "strategy.sequence_parallel"));
   const auto both = PrepareText(
       "schedule: {name: 1f1b}\nmodel: {preset: llama3-8b}\n"
       "system: {preset: dgx-h100}\ncosts: {analytic: {}}\n"

@@ -317,6 +317,19 @@ TEST_CASE("interval: of an estimate it is that of its kernels", "[cost]") {
   CHECK(half(options) < sustained);
   CHECK(half(On("h100-96gb")) > sustained);
   CHECK(half(On("b200")) > sustained);
+  // Pieces of a product may fill each other's ends: less, and never more.
+  training.tp = 8;
+  training.sequence_parallel = true;
+  options.network = {8, 450e9, 50e9};
+  const auto of = [&] {
+    return EstimateError(*model, training, options, *layout);
+  };
+  const RatioInterval whole = of();
+  training.execution.overlap_tensor = true;
+  CHECK(std::log(of().low) < 1.05 * std::log(whole.low));
+  CHECK(std::log(of().high) < 1.05 * std::log(whole.high));
+  training = TrainingSpec();
+  training.sequence = 8192;
   // All products of one curve err together.
   AnalyticOptions curves = On("h100");
   curves.silicon = nullptr;

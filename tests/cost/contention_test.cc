@@ -78,11 +78,15 @@ TEST_CASE(
   CHECK(Sum(times(beside), &OpTime::comm_seconds) -
             Sum(times(apart), &OpTime::comm_seconds) ==
         Approx(2 * gather_s * (1 - 1 / 1.25)));
-  // In pieces copy engines send: only the gather of W, as before.
+  // In pieces copy engines send. What qkv and gate-up reduce beside W is moved
+  // by kernels, as what they gather is.
   training.execution.overlap_tensor = true;
+  OpComm scatter = gather;
+  scatter.kind = CommKind::kReduceScatter;
+  const double scatter_s = CommSeconds(apart, training, scatter);
   CHECK(Sum(times(beside), &OpTime::comm_seconds) -
             Sum(times(apart), &OpTime::comm_seconds) ==
-        Approx(2 * gather_s * (1 - 1 / 1.25)));
+        Approx(2 * (gather_s + scatter_s) * (1 - 1 / 1.25)));
   // A ring of keys and values runs beside attention, forward and backward.
   training.execution.overlap_tensor = false;
   training.tp = 1;

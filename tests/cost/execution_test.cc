@@ -3,8 +3,10 @@
 #include <cmath>
 
 #include "sim/cost/block_time.h"
+#include "sim/cost/exchange.h"
 #include "sim/cost/exchange_time.h"
 #include "sim/cost/host_time.h"
+#include "sim/cost/kernel_time.h"
 #include "sim/cost/silicon.h"
 
 namespace pipewright {
@@ -345,10 +347,164 @@ TEST_CASE("execution: exchanges beside other passes and products", "[cost]") {
   };
   const OpTime plain = exposed_s();
   training.execution.overlap_tensor = true;
+  const OpTime cut = exposed_s();
   const double comm_s = plain.comm_seconds[0];
   REQUIRE(comm_s > 0);
-  CHECK(exposed_s().comm_seconds[0] ==
-        Approx(comm_s / 8 + std::max(0.0, comm_s * 7 / 8 - plain.seconds[0])));
+  CHECK(cut.comm_seconds[0] ==
+        Approx(comm_s / 8 + std::max(0.0, comm_s * 7 / 8 - cut.seconds[0])));
+  // Seven more products and messages are launched, by C++.
+  CHECK(cut.launches[0] == Approx(plain.launches[0] + 2 * 0.67 * 7));
+  // The product is cut as well: eight times that of 512 tokens.
+  training.execution.overlap_tensor = false;
+  training.sequence = 512;
+  CHECK(cut.seconds[0] == Approx(8 * exposed_s().seconds[0]));
+  CHECK(cut.cut_seconds[0] == Approx(cut.seconds[0] - plain.seconds[0]));
+  // The reduction of B runs beside all of W's product, which stays whole.
+  CHECK(cut.seconds[1] == plain.seconds[1]);
+  CHECK(cut.comm_seconds[1] ==
+        Approx(std::max(0.0, plain.comm_seconds[1] - plain.seconds[1])));
+  // Each piece reads all weights, which decides where rows are few.
+  training.sequence = 128;
+  training.execution.overlap_tensor = true;
+  const OpTime few = exposed_s();
+  training.execution.overlap_tensor = false;
+  training.sequence = 16;
+  CHECK(few.seconds[0] == Approx(8 * exposed_s().seconds[0]));
+}
+
+TEST_CASE("execution: what exchanges of tensor parallelism copy", "[cost]") {
+  AnalyticOptions options;
+  options.device = *FindDevice("h100");
+  options.network = {8, 450e9, 50e9};
+  TrainingSpec training = Training();
+  training.sequence = 4096;
+  training.tp = 8;
+  training.sequence_parallel = true;
+  const auto time_of = [&](const char* name) {
+    for (const OpTime& time : BlockTimes(*FindModel("llama3-70b"), training,
+                                         options, BlockKind::kDenseLayer, 0)) {
+      if (time.name == name) return time;
+    }
+    FAIL(name);
+    return OpTime();
+  };
+  const auto with = [&](FrameworkKernels kernels, const char* name) {
+    options.kernels = kernels;
+    return time_of(name);
+  };
+  const auto head = [&](FrameworkKernels kernels) {
+    options.kernels = kernels;
+    for (const OpTime& time : BlockTimes(*FindModel("llama3-70b"), training,
+                                         options, BlockKind::kHead, 0)) {
+      if (time.name == "output head") return time;
+    }
+    return OpTime();
+  };
+  const auto fused = FrameworkKernels::kFused;
+  const auto compiled = FrameworkKernels::kCompiled;
+  // PyTorch copies what it gathers and scatters, 8192 tokens of 8192 values in
+  // bf16, where there are several samples.
+  training.microbatch_size = 2;
+  const double whole = 2.0 * 2 * 4096 * 8192;
+  const double copy_s = StreamSeconds(options.device, 2 * whole);
+  for (const char* name : {"qkv", "attention projection", "gate-up", "down"}) {
+    for (const int pass : {0, 1}) {
+      CHECK(with(compiled, name).seconds[pass] ==
+            Approx(with(fused, name).seconds[pass] + copy_s));
+    }
+    CHECK(with(compiled, name).seconds[2] == with(fused, name).seconds[2]);
+  }
+  training.microbatch_size = 1;
+  CHECK(with(compiled, "qkv").seconds[0] == with(fused, "qkv").seconds[0]);
+  training.microbatch_size = 2;
+  training.sequence_parallel = false;
+  CHECK(with(compiled, "qkv").seconds[1] == with(fused, "qkv").seconds[1]);
+  training.sequence_parallel = true;
+
+  // In pieces nothing is copied but the sums of a reduction, which are read
+  // once more; cutting costs the same in both.
+  const OpTime apart = with(fused, "down");
+  const OpTime copied = with(compiled, "qkv");
+  const OpTime alone = with(fused, "qkv");
+  const double head_s = head(fused).comm_seconds[1];
+  training.execution.overlap_tensor = true;
+  const OpTime pieces = with(fused, "down");
+  CHECK(pieces.seconds[0] ==
+        Approx(apart.seconds[0] + pieces.cut_seconds[0] +
+               StreamSeconds(options.device, whole * (1 + 1.0 / 8))));
+  CHECK(with(compiled, "down").seconds[0] == pieces.seconds[0]);
+  CHECK(with(compiled, "qkv").seconds[0] == with(fused, "qkv").seconds[0]);
+  // What is summed only then hides nothing.
+  CHECK(pieces.kernel_seconds[0] ==
+        Approx(apart.kernel_seconds[0] + pieces.cut_seconds[0]));
+  // PyTorch's reduction of a sum of several products stays apart, with a copy;
+  // that of one product does not.
+  CHECK(with(compiled, "qkv").comm_seconds[1] == Approx(alone.comm_seconds[1]));
+  CHECK(with(compiled, "qkv").seconds[1] == Approx(copied.seconds[1]));
+  CHECK(with(fused, "qkv").comm_seconds[1] < 0.5 * alone.comm_seconds[1]);
+  CHECK(head(compiled).comm_seconds[1] < 0.5 * head_s);
+  // Heads are no modules of Transformer Engine; eager code cuts nothing.
+  CHECK(head(fused).comm_seconds[1] == Approx(head_s));
+  CHECK(with(FrameworkKernels::kEager, "qkv").comm_seconds[0] ==
+        Approx(alone.comm_seconds[0]));
+  // Without W there is nothing to run beside.
+  const auto frozen = [&] {
+    ModelSpec model = *FindModel("llama3-70b");
+    model.lora_rank = 16;
+    for (const OpTime& time :
+         BlockTimes(model, training, options, BlockKind::kDenseLayer, 0)) {
+      if (time.name == "qkv") return time.comm_seconds[1];
+    }
+    return 0.0;
+  };
+  for (const FrameworkKernels kernels : {fused, compiled}) {
+    options.kernels = kernels;
+    CHECK(frozen() == Approx(alone.comm_seconds[1]));
+  }
+}
+
+// What engines with slow or shared links take as hidden is what estimates hide.
+TEST_CASE("execution: exchanges on links are hidden as in estimates",
+          "[cost]") {
+  AnalyticOptions options;
+  options.device = *FindDevice("h100");
+  options.network = {8, 450e9, 50e9};
+  TrainingSpec training = Training();
+  training.sequence = 4096;
+  training.microbatch_size = 2;
+  training.tp = 8;
+  training.sequence_parallel = true;
+  const ModelSpec model = *FindModel("llama3-70b");
+  for (const FrameworkKernels kernels :
+       {FrameworkKernels::kFused, FrameworkKernels::kCompiled,
+        FrameworkKernels::kEager}) {
+    for (const bool overlap : {false, true}) {
+      options.kernels = kernels;
+      training.execution.overlap_tensor = overlap;
+      for (const BlockKind kind : {BlockKind::kDenseLayer, BlockKind::kHead}) {
+        const std::vector<ModelOp> ops = BlockOps(model, training, kind, 0);
+        const std::vector<OpTime> times =
+            BlockTimes(model, training, options, kind, 0);
+        for (size_t index = 0; index < ops.size(); ++index) {
+          for (const OpPass pass : {kForward, kInput, kWeight}) {
+            double alone_s = 0;
+            double beside_s = 0;
+            double compute_s = 0;
+            for (const PassExchange& each : ExchangesOf(
+                     options, training, ops[index], times[index], pass)) {
+              (each.is_beside ? beside_s : alone_s) += each.seconds;
+              compute_s += each.compute_s;
+            }
+            const int at = static_cast<int>(pass);
+            INFO(ops[index].name << ' ' << at);
+            CHECK(times[index].comm_seconds[at] ==
+                  Approx(alone_s + times[index].slower_seconds[at] +
+                         std::max(0.0, beside_s - compute_s)));
+          }
+        }
+      }
+    }
+  }
 }
 
 // arXiv 2510.27257: units of a forward and of a backward of two microbatches in

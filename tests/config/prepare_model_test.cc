@@ -284,7 +284,7 @@ TEST_CASE("prepare: where choices for experts do nothing", "[config]") {
   CHECK_FALSE(Warns(pieces("", ""), "W, which is a pass of its own"));
   CHECK(Warns(Prepared("schedule: {name: zb-h1}\nmodel: {preset: llama3-8b}\n"
                        "system: {preset: dgx-h100}\ncosts: {analytic: {}}\n"
-                       "strategy: {pp: 2, tp: 4, microbatches: 2, "
+                       "strategy: {pp: 2, tp: 4, microbatches: 4, "
                        "overlap_tensor: true}\n"),
               "strategy.overlap_tensor: reductions of B are taken to run "
               "beside W, which is a pass of its own"));

@@ -127,7 +127,7 @@ std::vector<FieldSample> StrategySamples() {
       {"strategy.expert_load", "experts over nodes", {"1", "2"}},
       {"strategy.fused_experts", "experts over nodes", {"true", "false"}},
       {"strategy.overlap_experts", "experts over nodes", {"true", "false"}},
-      {"strategy.overlap_tensor", "estimates", {"true", "false"}},
+      {"strategy.overlap_tensor", "estimates across nodes", {"true", "false"}},
       {"strategy.braided_tensor", "estimates", {"true", "false"}},
       {"strategy.launch", "estimates", {"eager", "compiled", "graphs"}},
       {"strategy.graph_parts", "experts", {"attention", "dense,experts"}},

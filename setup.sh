@@ -29,9 +29,7 @@ BUILD_PACKAGES=(
   nlohmann-json3-dev catch2 libbenchmark-dev libdnnl-dev
   libopenmpi-dev openmpi-bin zlib1g-dev libsqlite3-dev libtomlplusplus-dev
 )
-# The first two are needed to configure, as charts come from npm.
-NPM_PACKAGES=(nodejs:node npm:npm)
-BROWSER_PACKAGES=(chromium:chromium)
+BROWSER_PACKAGES=(chromium:chromium nodejs:node npm:npm)
 
 # CI has 90 minutes: sanitized tests begin before this second of them, or not.
 SANITIZE_BEFORE=1900
@@ -156,13 +154,12 @@ demo() {
   note "report to open in a browser: $PWD/$pictures/zb_h2.html"
 }
 
-# Charts of pages, and what drives the browser test's browser; CI must have
-# them.
-charts() {
+# What the browser test needs; CI must have it.
+browser() {
   local installed=tests/browser/node_modules/.package-lock.json
-  if ! install_missing "${NPM_PACKAGES[@]}"; then
-    [[ ${CI:-} != true ]] || fail "CI needs npm"
-    note "the browser test will be skipped: no npm"
+  if ! install_missing "${BROWSER_PACKAGES[@]}"; then
+    [[ ${CI:-} != true ]] || fail "CI needs Chromium and npm"
+    note "the browser test will be skipped: no Chromium or no npm"
     return
   fi
   [[ ! $installed -nt tests/browser/package-lock.json ]] || return 0
@@ -172,26 +169,6 @@ charts() {
     [[ ${CI:-} != true ]] || fail "npm ci in tests/browser failed"
     note "the browser test will be skipped: npm ci in tests/browser failed"
   fi
-}
-
-# The browser comes over the network while the compilers run; the first test
-# waits for it. What apt says is shown then.
-browser_begin() {
-  [[ -n $(missing "${BROWSER_PACKAGES[@]}") ]] || return 0
-  browser_log=$(mktemp)
-  install_missing "${BROWSER_PACKAGES[@]}" > "$browser_log" 2>&1 &
-  browser_pid=$!
-}
-
-browser_end() {
-  local failed=0
-  [[ -n ${browser_pid:-} ]] || return 0
-  wait "$browser_pid" || failed=1
-  cat "$browser_log"
-  rm -f "$browser_log"
-  [[ $failed -eq 1 ]] || return 0
-  [[ ${CI:-} != true ]] || fail "CI needs Chromium"
-  note "the browser test will be skipped: no Chromium"
 }
 
 # sanitize [FOLDER]: FOLDER is a build of the same sources, whose test cases are
@@ -212,10 +189,8 @@ sanitize() {
 
 test_all() {
   deps
-  charts
-  browser_begin
+  browser
   compile ci all
-  browser_end
   if [[ ${CI:-} == true ]]; then
     # Sanitized tests take about as long as what is done so far, the others half
     # of that; a machine on which that is too much for CI runs the others.

@@ -87,7 +87,9 @@ void WarnOfGaps(const RunConfig& config, const RunSizes& sizes,
       costs.analytic_kernels.value_or(FrameworkKernels::kFused) ==
       FrameworkKernels::kFused;
   if (costs.analytic && is_fused && training.execution.overlap_tensor &&
-      training.tp > 1 && schedule.Has(PassKind::kBackwardWeight)) {
+      training.tp > 1 && training.sequence_parallel &&
+      config.model.lora_rank.value_or(0) == 0 &&
+      schedule.Has(PassKind::kBackwardWeight)) {
     warnings->push_back(absl::StrCat(
         config.Field("strategy.overlap_tensor"),
         ": reductions of B are taken to run beside W, which is a pass of its "

@@ -239,7 +239,8 @@ namespace {
 //   (torch/distributed/_functional_collectives.py, all_gather_tensor and
 //   reduce_scatter_tensor; since 2025 a view where the first dimension is 1,
 //   which is taken for older ones too). Pieces are laid out so that none is
-//   needed. W gathers nothing there, as what B has gathered is kept.
+//   needed. What W gathers once more PyTorch keeps from F, so that it is not
+//   copied again.
 double LayoutBytes(const AnalyticOptions& options, const TrainingSpec& training,
                    const ModelOp& op, int pass) {
   if (op.kind != OpClass::kGemm && op.kind != OpClass::kLookup) return 0;

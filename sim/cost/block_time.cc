@@ -135,9 +135,16 @@ BlockSeconds SumBlock(const TrainingSpec& training,
           RecomputedPart(ops[index], recompute, training.stops_early);
       const double exchanged =
           ExchangedAgain(training, options, ops[index], recompute);
-      sums.recomputed_device += again * time.seconds[kForward] +
-                                exchanged * (time.comm_seconds[kForward] +
-                                             time.beside_seconds[kForward]);
+      // What exchanges copy, and what they cut products for, comes with them.
+      const double copied_s = time.seconds[kForward] -
+                              time.kernel_seconds[kForward] -
+                              time.cast_seconds[kForward];
+      const double cut_s = time.cut_seconds[kForward];
+      const double own_s = time.seconds[kForward] - copied_s - cut_s;
+      sums.recomputed_device +=
+          again * (own_s + (exchanged > 0 ? cut_s : 0)) +
+          exchanged * (copied_s + time.comm_seconds[kForward] +
+                       time.beside_seconds[kForward]);
       sums.recomputed_host += again * time.host_seconds[kForward];
     }
     sum.saved_until_backward += ops[index].saved_until_backward;

@@ -166,8 +166,12 @@ double HostLaunches(const AnalyticOptions& options,
                     OpPass pass) {
   double launches = Launches(training, op, pass);
   if (launches > 0) {
-    // Each further piece of a product, and its message.
-    launches += 2 * kOfGroup * (PiecesOf(options, op, pass) - 1);
+    // Each further piece of a product, and its message: C++ makes them in
+    // Transformer Engine, Python in PyTorch (torch/distributed/
+    // _symmetric_memory, _pipelined_multi_all_gather_and_consume).
+    const bool by_python = options.kernels != FrameworkKernels::kFused;
+    launches += 2 * (by_python ? kOfKernel : kOfGroup) *
+                (PiecesOf(options, op, pass) - 1);
   }
   if (launches == 0 || !IsOfFusedExperts(options, training, op)) {
     return launches;

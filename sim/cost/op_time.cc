@@ -421,6 +421,7 @@ KernelEstimate EstimateInPieces(const AnalyticOptions& options,
   cut.load.clocked_joules *= pieces;
   cut.load.steady_joules *= pieces;
   *cut_part = 1 - whole.seconds / cut.seconds;
+  absl::StrAppend(&cut.how, ", in pieces");
   return cut;
 }
 

@@ -20,7 +20,8 @@ struct KernelEstimate {
   // "curve"; "silicon"; ", outside" behind it beyond the measured sizes;
   // ", grouped" behind products of experts (GroupedSeconds), ", fused" where
   // they are a part of a measured layer; ", framework"
-  // behind what AnalyticOptions::kernels makes longer.
+  // behind what AnalyticOptions::kernels makes longer; ", in pieces" where an
+  // exchange cuts it.
   std::string how;
   // Measured rates alone follow the clock: the curves are of lasting loads.
   LoadedKernel load;

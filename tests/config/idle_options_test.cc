@@ -67,11 +67,11 @@ std::string Rounded(const Json& value) {
     return absl::StrFormat("%.12g", value.get<double>());
   }
   if (!value.is_structured()) return value.dump();
-  std::string text = "{";
+  std::string text = value.is_array() ? "[" : "{";
   for (const auto& [key, each] : value.items()) {
     absl::StrAppend(&text, key, ": ", Rounded(each), ", ");
   }
-  return text + "}";
+  return text + (value.is_array() ? "]" : "}");
 }
 
 Outcome OutcomeOf(const std::string& config, const std::string& edit) {

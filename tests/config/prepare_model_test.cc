@@ -282,12 +282,20 @@ TEST_CASE("prepare: where choices for experts do nothing", "[config]") {
   CHECK(
       !Warns(pieces("kernels: compiled", ""), "overlap_tensor has no effect"));
   CHECK_FALSE(Warns(pieces("", ""), "W, which is a pass of its own"));
-  CHECK(Warns(Prepared("schedule: {name: zb-h1}\nmodel: {preset: llama3-8b}\n"
-                       "system: {preset: dgx-h100}\ncosts: {analytic: {}}\n"
-                       "strategy: {pp: 2, tp: 4, microbatches: 4, "
-                       "overlap_tensor: true}\n"),
-              "strategy.overlap_tensor: reductions of B are taken to run "
-              "beside W, which is a pass of its own"));
+  const auto apart = [&](const char* costs, const char* choice) {
+    return Warns(
+        Prepared(
+            absl::StrCat("schedule: {name: zb-h1}\nmodel: {preset: llama3-8b}\n"
+                         "system: {preset: dgx-h100}\ncosts: {analytic: {",
+                         costs, "}}\nstrategy: {pp: 2, microbatches: 4, ",
+                         "overlap_tensor: true, ", choice, "}\n")),
+        "strategy.overlap_tensor: reductions of B are taken to run beside W, "
+        "which is a pass of its own");
+  };
+  CHECK(apart("", "tp: 4"));
+  CHECK_FALSE(apart("kernels: compiled", "tp: 4"));
+  CHECK_FALSE(apart("", "tp: 1"));
+  CHECK_FALSE(apart("", "tp: 4, sequence_parallel: false"));
   CHECK(Warns(pieces("kernels: eager", ""),
               "strategy.overlap_tensor has no effect with "
               "costs.analytic.kernels eager"));

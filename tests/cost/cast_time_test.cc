@@ -329,6 +329,7 @@ TEST_CASE("interval: of an estimate it is that of its kernels", "[cost]") {
   const RatioInterval cut = of();
   CHECK(std::log(cut.low) / std::log(whole.low) >
         1.05 * std::log(cut.high) / std::log(whole.high));
+  CHECK(std::log(cut.high) < 1.1 * std::log(whole.high));
   training = TrainingSpec();
   training.sequence = 8192;
   // All products of one curve err together.

@@ -447,20 +447,50 @@ TEST_CASE("execution: what exchanges of tensor parallelism copy", "[cost]") {
   CHECK(head(fused).comm_seconds[1] == Approx(head_s));
   CHECK(with(FrameworkKernels::kEager, "qkv").comm_seconds[0] ==
         Approx(alone.comm_seconds[0]));
-  // Without W there is nothing to run beside.
-  const auto frozen = [&] {
+  // Without W there is nothing to run beside; PyTorch cuts what is a single
+  // product all the same.
+  const auto frozen = [&](FrameworkKernels kernels, bool gated) {
+    options.kernels = kernels;
     ModelSpec model = *FindModel("llama3-70b");
     model.lora_rank = 16;
+    model.gated = gated;
     for (const OpTime& time :
          BlockTimes(model, training, options, BlockKind::kDenseLayer, 0)) {
-      if (time.name == "qkv") return time.comm_seconds[1];
+      if (time.name == (gated ? "gate-up" : "up")) return time.comm_seconds[1];
     }
     return 0.0;
   };
-  for (const FrameworkKernels kernels : {fused, compiled}) {
+  CHECK(frozen(fused, true) == Approx(alone.comm_seconds[1]));
+  CHECK(frozen(fused, false) == Approx(alone.comm_seconds[1]));
+  CHECK(frozen(compiled, true) == Approx(alone.comm_seconds[1]));
+  CHECK(frozen(compiled, false) < 0.5 * alone.comm_seconds[1]);
+
+  // Of op-selective recomputation the reduction does not run again, nor do its
+  // copy and its pieces.
+  const auto again = [&](FrameworkKernels kernels) {
     options.kernels = kernels;
-    CHECK(frozen() == Approx(alone.comm_seconds[1]));
-  }
+    const ModelSpec& model = *FindModel("llama3-70b");
+    const std::vector<ModelOp> ops =
+        BlockOps(model, training, BlockKind::kDenseLayer, 0);
+    std::vector<OpTime> times =
+        BlockTimes(model, training, options, BlockKind::kDenseLayer, 0);
+    const auto sum_s = [&] {
+      return SumBlock(training, options, ops, times, BlockKind::kDenseLayer,
+                      Recompute::kOpSelective)
+          .recompute;
+    };
+    const double before_s = sum_s();
+    for (OpTime& time : times) {
+      if (time.name != "attention projection") continue;
+      time.kernel_seconds[0] -= time.cut_seconds[0];
+      time.seconds[0] = time.kernel_seconds[0];
+      time.cut_seconds[0] = 0;
+    }
+    return std::abs(sum_s() - before_s) / before_s;
+  };
+  CHECK(again(fused) < 1e-12);
+  training.execution.overlap_tensor = false;
+  CHECK(again(compiled) < 1e-12);
 }
 
 // What engines with slow or shared links take as hidden is what estimates hide.
@@ -469,11 +499,13 @@ TEST_CASE("execution: exchanges on links are hidden as in estimates",
   AnalyticOptions options;
   options.device = *FindDevice("h100");
   options.network = {8, 450e9, 50e9};
+  options.contention = 1.25;
   TrainingSpec training = Training();
   training.sequence = 4096;
   training.microbatch_size = 2;
   training.tp = 8;
   training.sequence_parallel = true;
+  training.precision = Precision::kMxfp8;
   const ModelSpec model = *FindModel("llama3-70b");
   for (const FrameworkKernels kernels :
        {FrameworkKernels::kFused, FrameworkKernels::kCompiled,

@@ -18,7 +18,7 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LARGEST = 16384  # bytes, run.sh's -max_len
-MOST = 9000  # variants of a target
+MOST = 10000  # variants of a target; of more some are drawn
 VALUES = [None, True, False, 0, -1, 1, 2, 1e308, -0.5, 1e-320, 2**63 - 1,
           -2**63 + 1, 2**64, 2**32, '', 'x', '0', '1e9', 'NaN', '-1', 'inf',
           ' 1', '1,2', [], [None], [0, 1], ['x'], {}, {'x': 1}, [[1]],
@@ -165,20 +165,18 @@ def main():
     for target in sys.argv[2:]:
         if not os.path.isdir(os.path.join(HERE, 'corpus', target)):
             sys.exit(f'vary.py: no target {target}')
+        made = {text.encode('latin1', 'replace') for text in variants(target)}
+        made = sorted(data for data in made if len(data) <= LARGEST)
+        if not made:
+            sys.exit(f'vary.py: {target} has no structure that is known here')
+        kept = random.sample(made, min(MOST, len(made)))
         folder = os.path.join(sys.argv[1], target, 'corpus')
         os.makedirs(folder, exist_ok=True)
-        made = 0
-        for text in variants(target):
-            data = text.encode('latin1', 'replace')
-            if len(data) > LARGEST:
-                continue
+        for data in kept:
             name = hashlib.sha1(data).hexdigest()
             with open(os.path.join(folder, name), 'wb') as file:
                 file.write(data)
-            made += 1
-            if made == MOST:
-                break
-        print(f'{target}: {made} variants')
+        print(f'{target}: {len(kept)} of {len(made)} variants')
 
 
 if __name__ == '__main__':

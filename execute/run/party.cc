@@ -1,5 +1,6 @@
 #include "execute/run/party.h"
 
+#include <chrono>
 #include <future>
 #include <utility>
 
@@ -91,11 +92,11 @@ absl::StatusOr<std::string> Party::Agree(const absl::StatusOr<FirstWord>& own) {
   absl::Status agreed = own.status();
   for (int process = 1; process < job_.processes(); ++process) {
     const auto found = all.find(process);
-    if (found == all.end()) {
+    // It may also have left while another was awaited.
+    if (found == all.end() || HasLeft(process)) {
       all_there_ = false;
       agreed.Update(absl::UnavailableError(
-          absl::StrCat(NameOf(process), ": no word for ", Patience(),
-                       " s before the run; lost")));
+          absl::StrCat(NoWord(process), " before the run; lost")));
       continue;
     }
     WireReader reader(found->second);
@@ -150,6 +151,12 @@ absl::StatusOr<double> Party::Start(bool has_worker) {
   if (!ready.ok()) return ready.status();
   for (int process = 1; process < job_.processes(); ++process) {
     const auto found = ready->find(process);
+    // Who reports before it has run says why it does not.
+    if (const auto early = reports_.find(process); early != reports_.end()) {
+      WireReader reader(early->second);
+      reader.Get<bool>();
+      all.Update(Prefix(NameOf(process), GetOutcome(&reader).status));
+    }
     if (found != ready->end() && WireReader(found->second).Get<bool>()) {
       continue;
     }
@@ -225,7 +232,8 @@ absl::StatusOr<std::string> Party::Watch(
   absl::StatusOr<std::string> result = std::string();
   const absl::Status status = WithoutExceptions([&] {
     auto running = std::async(std::launch::async, work);
-    while (running.wait_for(kLook) != std::future_status::ready) {
+    while (running.wait_for(std::chrono::duration<double>(kLook_s)) !=
+           std::future_status::ready) {
       if (const std::string text = why(); !text.empty()) {
         job_.EndAtOnce(text);
       }
@@ -281,18 +289,36 @@ void Party::SendAll(const WireWriter& writer) {
   }
 }
 
+bool Party::HasLeft(int process) const {
+  return job_.HasLeft(process, ProcessGroup::kControl);
+}
+
 bool Party::IsSilent(int process, double patience_s) const {
+  if (HasLeft(process)) return true;
   const double now_s = SteadySeconds();
   const double stands_s = pulse_.stands_since_s(process);
   return now_s - pulse_.heard_s(process) > patience_s ||
          (stands_s > 0 && now_s - stands_s > most_s_);
 }
 
-absl::StatusOr<std::optional<Party::Taken>> Party::Take(double patience_s) {
+absl::StatusOr<std::optional<Party::Taken>> Party::Take(
+    double patience_s, const std::function<bool()>& in_vain) {
+  double next_s = SteadySeconds() + kLook_s;
+  bool ends = false;
+  // Not more often than is soon enough: it may ask every process.
+  const auto looks = [&] {
+    const double now_s = SteadySeconds();
+    if (now_s < next_s) return false;
+    next_s = now_s + kLook_s;
+    ends = in_vain();
+    return ends;
+  };
   while (true) {
     ProcessGroup::Incoming incoming;
-    switch (job_.Receive(ProcessGroup::kControl, patience_s, &incoming)) {
+    switch (
+        job_.Receive(ProcessGroup::kControl, patience_s, &incoming, looks)) {
       case Received::kMessage:
+        if (ends) return std::nullopt;
         break;
       case Received::kEnded:
         return absl::UnavailableError(job_.ended_by());
@@ -311,7 +337,8 @@ absl::StatusOr<std::optional<Party::Taken>> Party::Take(double patience_s) {
 absl::StatusOr<std::string> Party::Await(Control control) {
   if (control == Control::kVerdict && early_verdict_) return *early_verdict_;
   while (true) {
-    PW_ASSIGN_OR_RETURN(const std::optional<Taken> taken, Take(Patience() / 8));
+    PW_ASSIGN_OR_RETURN(const std::optional<Taken> taken,
+                        Take(Patience() / 8, [this] { return HasLeft(0); }));
     if (taken && taken->control == control) return taken->text;
     if (taken && taken->control == Control::kVerdict) {
       // Process 0 has left before it came as far.
@@ -324,34 +351,41 @@ absl::StatusOr<std::string> Party::Await(Control control) {
     }
     if (taken || !IsSilent(0, Patience())) continue;
     job_.Abandon();
-    return absl::UnavailableError(
-        absl::StrCat(NameOf(0), ": no word for ", Patience(), " s; lost"));
+    return absl::UnavailableError(absl::StrCat(NoWord(0), "; lost"));
   }
+}
+
+std::string Party::NoWord(int process) const {
+  return HasLeft(process) ? absl::StrCat(NameOf(process), ": has left")
+                          : absl::StrCat(NameOf(process), ": no word for ",
+                                         Patience(), " s");
 }
 
 absl::StatusOr<std::map<int, std::string>> Party::Gather(Control control,
                                                          double patience_s) {
   std::map<int, std::string> texts;
-  std::map<int, std::string> pieces;
   const auto awaits = [&] {
     for (int process = 1; process < job_.processes(); ++process) {
-      if (!texts.contains(process) && !IsSilent(process, patience_s)) {
+      if (!texts.contains(process) && !reports_.contains(process) &&
+          !IsSilent(process, patience_s)) {
         return true;
       }
     }
     return false;
   };
   while (awaits()) {
-    PW_ASSIGN_OR_RETURN(const std::optional<Taken> taken, Take(patience_s / 8));
-    if (!taken || taken->control != control) continue;
-    if (control == Control::kReport) {
-      pieces[taken->from].append(taken->text, sizeof(bool));
+    PW_ASSIGN_OR_RETURN(const std::optional<Taken> taken,
+                        Take(patience_s / 8, [&] { return !awaits(); }));
+    if (!taken) continue;
+    if (taken->control == Control::kReport) {
+      pieces_[taken->from].append(taken->text, sizeof(bool));
       if (!WireReader(taken->text).Get<bool>()) continue;
-      texts[taken->from] = std::move(pieces[taken->from]);
-    } else {
+      reports_[taken->from] = std::move(pieces_[taken->from]);
+    } else if (taken->control == control) {
       texts[taken->from] = taken->text;
     }
   }
+  if (control == Control::kReport) return std::move(reports_);
   return texts;
 }
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -92,30 +91,38 @@ class Party {
   absl::StatusOr<std::string> Verdict();
 
  private:
-  // How soon the end of the job is seen.
-  static constexpr std::chrono::milliseconds kLook{50};
+  // How soon the end of the job, or of another process, is seen.
+  static constexpr double kLook_s = 0.05;
 
   double Patience() const { return std::max(2.0, 2 * timeout_s_); }
 
   WireWriter Begin(Control control) const;
   void SendAll(const WireWriter& writer);
 
-  // No sign of life, or always the same.
+  // No more words come from it: it has left, gives no sign of life, or always
+  // the same sign.
   bool IsSilent(int process, double patience_s) const;
 
-  // The next of this run; nothing after `patience_s` without any.
+  // True when it has left the job and all its words have been taken.
+  bool HasLeft(int process) const;
+  // Why nothing comes from a process that is silent.
+  std::string NoWord(int process) const;
+
+  // The next of this run; nothing after `patience_s` without any, or as soon as
+  // the wait is `in_vain`.
   struct Taken {
     int from = 0;
     Control control = Control::kReady;
     std::string text;
   };
-  absl::StatusOr<std::optional<Taken>> Take(double patience_s);
+  absl::StatusOr<std::optional<Taken>> Take(
+      double patience_s, const std::function<bool()>& in_vain);
 
   // From process 0.
   absl::StatusOr<std::string> Await(Control control);
 
-  // [process] on process 0: without those that fall silent for `patience_s`
-  // before.
+  // [process] on process 0: without those that leave before, or fall silent for
+  // `patience_s`.
   absl::StatusOr<std::map<int, std::string>> Gather(Control control,
                                                     double patience_s);
 
@@ -128,6 +135,10 @@ class Party {
   bool all_there_ = true;
   // What process 0 said while something else was awaited.
   std::optional<std::string> early_verdict_;
+  // [process] on process 0: reports, which may also come while something else
+  // is awaited, and the pieces of those that have not come as a whole.
+  std::map<int, std::string> reports_;
+  std::map<int, std::string> pieces_;
 };
 
 }  // namespace pipewright

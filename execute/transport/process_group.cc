@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "sim/base/load_module.h"
 #include "execute/transport/pulse.h"
 #include "execute/transport/steady_seconds.h"
+#include "sim/base/load_module.h"
 #include "sim/base/signal_thread.h"
 #include "sim/base/status.h"
 
@@ -222,6 +222,15 @@ void ProcessGroup::Send(int to, Tag tag, absl::string_view head,
   std::lock_guard lock(mutex_);
   if (!failure_.empty()) return;
   Failed(mpi_.send(to, tag, head.data(), head.size(), body, bytes));
+}
+
+bool ProcessGroup::HasLeft(int process, Tag tag) {
+  std::lock_guard lock(mutex_);
+  const bool coming =
+      std::any_of(coming_.begin(), coming_.end(), [&](const Coming& each) {
+        return each.tag == tag && each.incoming.from == process;
+      });
+  return !coming && mpi_.has_left(process, tag) == 1;
 }
 
 bool ProcessGroup::Probe(Tag tag, Incoming* incoming) {

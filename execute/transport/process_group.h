@@ -67,6 +67,9 @@ class ProcessGroup {
   // processor meanwhile. `also` is tried too: true ends the wait as well.
   Received Receive(Tag tag, double timeout_s, Incoming* incoming,
                    const std::function<bool()>& also = nullptr);
+  // True when nothing more with `tag` will come from `process`: it has left the
+  // job and said so, and all messages of before have been received.
+  bool HasLeft(int process, Tag tag);
   // Has SIGTERM come?
   static bool Terminated();
   // What to do when it comes, at once and on a thread of its own; null:

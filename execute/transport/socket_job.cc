@@ -158,6 +158,15 @@ class SocketJob {
     return count;
   }
 
+  bool HasLeft(int process, int tag) {
+    const auto found = peers_.find(process);
+    if (found == peers_.end()) return false;  // this process itself
+    SocketPeer& peer = *found->second;
+    peer.Pump();
+    // One that is gone without a word ends the job (Probe).
+    return peer.closed() && !peer.gone() && peer.frames(tag).empty();
+  }
+
   // Says goodbye and gives the others `wait_s` to take what they have been
   // sent; with `all` also to say goodbye.
   void Leave(double wait_s, bool all) {
@@ -368,6 +377,10 @@ const PwProcesses kTable = {
     .receive = [](void* into) { return SocketJob::The().Receive(into); },
     .received = [](int) { return 1; },
     .unsent = [] { return SocketJob::The().Unsent(); },
+    .has_left =
+        [](int process, int tag) {
+          return SocketJob::The().HasLeft(process, tag) ? 1 : 0;
+        },
     // finish waits for the others, and no longer than it should.
     .has_ended = [] { return 1; },
     .finish =

@@ -89,6 +89,7 @@ const PwProcesses* FakeMpi() {
       .receive = FakeMpiCalls::Receive,
       .received = FakeMpiCalls::Received,
       .unsent = [] { return 0; },
+      .has_left = [](int, int) { return 0; },
       .has_ended = [] { return 1; },
       .finish = [] { return 0; },
       .transfer = [](PwTransfer, size_t, int, double*) { return -1; },

@@ -347,6 +347,8 @@ extern "C" const PwProcesses* pw_mpi(void) {
       .receive = Receive,
       .received = HasReceived,
       .unsent = Unsent,
+      // mpirun ends the others.
+      .has_left = [](int, int) { return 0; },
       .has_ended = HasEnded,
       .finish = Finish,
       .transfer = Transfer,

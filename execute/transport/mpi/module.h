@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-#define PW_MPI_ABI 5
+#define PW_MPI_ABI 6
 
 /* MPI's own transfers, for measuring them. Bytes are as NCCL counts them:
  * the gathered buffer of an all-gather, the scattered one of a
@@ -43,6 +43,9 @@ typedef struct PwProcesses {
   int (*received)(int number);
   /* How many sends are still under way. */
   int (*unsent)(void);
+  /* 1: `process` has left the job in good order, and all that it has sent with
+   * `tag` has been taken. Always 0 where a starter ends the job for all. */
+  int (*has_left)(int process, int tag);
   /* Says that this process sends no more, and that all that it has sent has
    * gone. Does not wait: 1 when all processes have said so, else 0. Call it
    * again then, and take what comes: the others cannot say so before. */

@@ -1,8 +1,9 @@
 # Several files of one folder in one compilation, which reads the headers that
 # they share once. For the presets whose time counts: demo, ci, dev. `release`
 # compiles file by file, for clang-tidy, and shows what a file fails to include.
-# Names in anonymous namespaces are therefore unique within a folder; not in
-# schedules/ and topologies/, where each file is on its own.
+# Names in anonymous namespaces are therefore unique within a folder, and among
+# files with JSON (below); not in schedules/ and topologies/, where each file is on
+# its own.
 option(PIPEWRIGHT_UNITY "Compile the files of a folder together" OFF)
 
 # About so many, so that two compilers always have work, and none needs more than
@@ -13,28 +14,59 @@ set(PIPEWRIGHT_UNITY_FILES 8)
 # apart from the others, which a change of it then leaves alone.
 set(PIPEWRIGHT_UNITY_HEADER sim/program/program.h)
 
-# Is that header among what `path` includes, or what that includes, as it was when
-# CMake ran? An answer that has become wrong costs time, nothing else.
-function(sees_unity_header path result)
-  get_property(known GLOBAL PROPERTY sees_unity_header_${path})
+# The templates of nlohmann's JSON take each compilation 7 s, with sanitizers 14.
+# So files of all folders that see them are compiled together, apart by which of
+# its two types they use; what they name in anonymous namespaces is unique among
+# them as well.
+set(PIPEWRIGHT_UNITY_JSON nlohmann/json.hpp)
+
+# Is `header` among what `path` includes, or what that includes, as it was when
+# CMake ran? An answer that has become wrong costs time; where it puts both types
+# of JSON into one compilation that fails, and CMake has to run again.
+function(sees_header path header result)
+  get_property(known GLOBAL PROPERTY sees_${header}_${path})
   if("${known}" STREQUAL "")
     set(known FALSE)
     set(file ${PROJECT_SOURCE_DIR}/${path})
-    if(path STREQUAL PIPEWRIGHT_UNITY_HEADER)
+    if(path STREQUAL header)
       set(known TRUE)
     elseif(EXISTS ${file})
-      file(STRINGS ${file} includes REGEX "^#include \"(sim|execute|calibrate)/")
+      file(STRINGS ${file} includes
+        REGEX "^#include (\"(sim|execute|calibrate)/|<nlohmann/)")
       foreach(include IN LISTS includes)
-        string(REGEX REPLACE "^#include \"([^\"]*)\".*" "\\1" header "${include}")
-        sees_unity_header(${header} known)
+        string(REGEX REPLACE "^#include [\"<]([^\">]*)[\">].*" "\\1" next
+          "${include}")
+        sees_header(${next} ${header} known)
         if(known)
           break()
         endif()
       endforeach()
     endif()
-    set_property(GLOBAL PROPERTY sees_unity_header_${path} ${known})
+    set_property(GLOBAL PROPERTY sees_${header}_${path} ${known})
   endif()
   set(${result} ${known} PARENT_SCOPE)
+endfunction()
+
+# Where `path` is compiled: its folder, or for all folders that of JSON.
+function(unity_folder path result)
+  cmake_path(GET path PARENT_PATH folder)
+  string(MAKE_C_IDENTIFIER ${folder} folder)
+  sees_header(${path} ${PIPEWRIGHT_UNITY_JSON} sees)
+  if(sees)
+    file(STRINGS ${PROJECT_SOURCE_DIR}/${path} plain
+      REGEX "nlohmann::json($|[^a-z_])")
+    file(STRINGS ${PROJECT_SOURCE_DIR}/${path} ordered REGEX "ordered_json")
+    if(plain AND NOT ordered)
+      set(folder json_plain)
+    else()
+      set(folder json)
+    endif()
+  endif()
+  sees_header(${path} ${PIPEWRIGHT_UNITY_HEADER} sees)
+  if(sees)
+    string(APPEND folder _program)
+  endif()
+  set(${result} ${folder} PARENT_SCOPE)
 endfunction()
 
 function(compile_folders_together target)
@@ -51,12 +83,7 @@ function(compile_folders_together target)
         OR path MATCHES "/simgrid_[a-z]+\\.cc$|_io\\.cc$")
       continue()
     endif()
-    cmake_path(GET path PARENT_PATH folder)
-    string(MAKE_C_IDENTIFIER ${folder} folder)
-    sees_unity_header(${path} sees_header)
-    if(sees_header)
-      string(APPEND folder _program)
-    endif()
+    unity_folder(${path} folder)
     list(APPEND folders ${folder})
     list(APPEND files_${folder} ${source})
   endforeach()

@@ -13,6 +13,8 @@
 namespace pipewright {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 // The tolerance for fp32.
 constexpr double kFineTolerance = 1e-3;
 
@@ -173,8 +175,7 @@ std::optional<double> SpanErrorOf(const ExecuteReport& report, int rank) {
 
 namespace {
 
-nlohmann::ordered_json ReplayJson(const ExecuteReport& report) {
-  using Json = nlohmann::ordered_json;
+Json ReplayJson(const ExecuteReport& report) {
   if (!report.replay) return nullptr;
   const ReplayedRun& replay = *report.replay;
   Json ranks = Json::array();
@@ -239,7 +240,6 @@ std::string HostPeaksText(const ExecuteReport& report) {
 
 std::string ExecuteReportToJson(const ExecuteReport& report,
                                 const std::vector<double>& step_s) {
-  using Json = nlohmann::ordered_json;
   Json out = Json::parse(ReportToJson(report.report));
   Json peaks = Json::array();
   Json on_host = Json::array();

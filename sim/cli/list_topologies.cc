@@ -1,5 +1,6 @@
 #include "sim/cli/list_topologies.h"
 
+#include <nlohmann/json.hpp>
 #include <sys/stat.h>
 
 #include <algorithm>

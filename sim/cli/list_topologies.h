@@ -1,7 +1,7 @@
 // `list topologies`: the registered shapes as rows, as a table and as pictures.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "absl/status/status.h"

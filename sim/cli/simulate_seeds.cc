@@ -1,5 +1,6 @@
 #include "sim/cli/simulate_seeds.h"
 
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

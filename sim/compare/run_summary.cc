@@ -15,6 +15,8 @@
 namespace pipewright {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
 template <class Value>
@@ -101,9 +103,7 @@ void AddOnce(const std::string& value, std::vector<std::string>* values) {
   values->push_back(value);
 }
 
-nlohmann::ordered_json ControlJson(
-    const std::optional<ControlSummary>& control) {
-  using Json = nlohmann::ordered_json;
+Json ControlJson(const std::optional<ControlSummary>& control) {
   if (!control) return nullptr;
   return {{"runs", control->runs},
           {"median_error", control->median_error},
@@ -114,8 +114,8 @@ nlohmann::ordered_json ControlJson(
           {"ties", control->ties}};
 }
 
-nlohmann::ordered_json PairsJson(const Pairs& pairs) {
-  nlohmann::ordered_json out = nlohmann::ordered_json::array();
+Json PairsJson(const Pairs& pairs) {
+  Json out = Json::array();
   for (const auto& [one, two] : pairs) out.push_back({one, two});
   return out;
 }
@@ -279,7 +279,6 @@ std::string RunsToText(const RunsSummary& summary) {
 }
 
 std::string RunsToJson(const RunsSummary& summary) {
-  using Json = nlohmann::ordered_json;
   Json out = {{"runs", summary.runs},
               {"executions", summary.executions},
               {"median_error", summary.median_error},

@@ -1,5 +1,6 @@
 #include "sim/report/calibration_json.h"
 
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "sim/cost/profile_shape.h"

@@ -2,7 +2,7 @@
 // the text has too. Seconds, bytes.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "sim/profile/profile.h"
 

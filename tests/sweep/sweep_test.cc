@@ -345,8 +345,10 @@ TEST_CASE("sweep: Ctrl-C keeps what is done, a second call does the rest",
   for (int wait = 0; wait < 2000 && RowsIn(path) == 0; ++wait) Pause(5);
   ::kill(-child, SIGINT);
   const int code = EndOf(child);
-  // It may have ended before.
-  CHECK((code == 1 || code == 0));
+  // It may have ended before, or be so near its end that nothing is left to
+  // keep and the signal ends it.
+  const bool ended = code == -SIGINT && RowsIn(path) == 16 * 3 * 21;
+  CHECK((code == 1 || code == 0 || ended));
   const BinaryResult rest =
       RunBinary(SweepWords(path, Plus(kLong, {"--json"})));
   CHECK(rest.exit_code == 0);

@@ -242,6 +242,22 @@ const std::vector<IdleRule>& TrainingRules() {
                        "other than that of fp8 (fp8-tensorwise) and fp8-block "
                        "(mxfp8) without estimated times (costs.analytic)");
        }},
+      {{"strategy.fused_optimizer"},
+       [](const RunFacts& facts) {
+         if (facts.model() == nullptr) return kNoModel;
+         if (!facts.run().costs.analytic) {
+           return "without estimated times (costs.analytic)";
+         }
+         if (facts.config().costs.optimizer_s) {
+           return "with costs.optimizer_time";
+         }
+         if (facts.offload() != nullptr) {
+           return "with an optimizer on the host";
+         }
+         return Unless(facts.run().lower.optimizer != OptimizerMode::kNone ||
+                           facts.run().schedule.lowered->update_every > 0,
+                       "with strategy.optimizer none");
+       }},
       {{"strategy.plain_cross_entropy"},
        [](const RunFacts& facts) {
          if (facts.model() == nullptr) return kNoModel;

@@ -193,6 +193,8 @@ absl::StatusOr<TrainingSpec> PrepareTraining(
       strategy.flash_attention.value_or(training.flash_attention);
   training.fused_cross_entropy =
       strategy.fused_cross_entropy.value_or(training.fused_cross_entropy);
+  training.fused_optimizer =
+      strategy.fused_optimizer.value_or(training.fused_optimizer);
   training.precision = strategy.precision.value_or(training.precision);
   training.weight_bytes =
       strategy.parameter_bytes_per_parameter.value_or(training.weight_bytes);

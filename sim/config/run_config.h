@@ -171,6 +171,7 @@ struct StrategyChoice {
   std::optional<bool> flash_attention;
   std::optional<Precision> precision;
   std::optional<bool> fused_cross_entropy;
+  std::optional<bool> fused_optimizer;
   std::optional<bool> plain_cross_entropy;
   std::optional<bool> whole_gradients;
   std::optional<bool> shard_copies;

@@ -317,6 +317,7 @@ void VisitFields(Config& config, Visitor& visit) {
                AttentionChoices());
   visit.Choice("strategy.precision", strategy.precision, PrecisionChoices());
   visit.Bool("strategy.fused_cross_entropy", strategy.fused_cross_entropy);
+  visit.Bool("strategy.fused_optimizer", strategy.fused_optimizer);
   visit.Bool("strategy.plain_cross_entropy", strategy.plain_cross_entropy);
   visit.Bool("strategy.whole_gradients", strategy.whole_gradients);
   visit.Bool("strategy.shard_copies", strategy.shard_copies);

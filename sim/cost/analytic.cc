@@ -21,10 +21,10 @@ namespace pipewright {
 namespace {
 
 // Bytes of the gradient that a step moves for a parameter that the device
-// updates, each a kernel of its own over fp32: the norm reads it, clipping
-// scales it, Adam reads it. No source for the kernels.
-// [assumption, bytes]
-constexpr double kGradientBytes = 4 + 2 * 4 + 4;
+// updates, each a kernel of its own over fp32: the norm reads it and clipping
+// scales it; Adam reads it. No source for the kernels. [assumption, bytes]
+constexpr double kClippedBytes = 4 + 2 * 4;
+constexpr double kAdamGradientBytes = 4;
 // To predict it: reads the master weight and both moments, writes the bf16
 // weight; counted. [numerics, bytes]
 constexpr double kPredictionBytes = 14;
@@ -60,11 +60,18 @@ bool HasLinksOfTables(const AnalyticOptions& options) {
          kSameLinks;
 }
 
+// Adam kernel by kernel over one that does all: AdamW of PyTorch, foreach and
+// fused, on an H100 with states in fp32 (experiments/torch_layers); others are
+// taken to be alike. [measured]
+constexpr double kUnfusedAdam = 2.8;
+
 // Adam besides reads and writes both moments and the weight, the master one
 // where there is one.
 double UpdateBytes(const TrainingSpec& training) {
-  return kGradientBytes + 2 * training.moment_bytes +
-         2 * std::max(training.master_bytes, training.weight_bytes);
+  const double adam =
+      kAdamGradientBytes + 2 * training.moment_bytes +
+      2 * std::max(training.master_bytes, training.weight_bytes);
+  return kClippedBytes + (training.fused_optimizer ? 1 : kUnfusedAdam) * adam;
 }
 
 // Megatron-LM then casts the master weight (distrib_optimizer.py), to bf16
@@ -209,7 +216,7 @@ Overlap OverlapOf(const AnalyticOptions& options, const ModelOp& op,
       // A reduction is cut only behind a single product
       // (torch/_inductor/fx_passes/micro_pipeline_tp.py,
       // fuse_matmul_reduce_scatter).
-      if (is_gradient && op.is_several) return {};
+      if (is_gradient && op.apart() > 1) return {};
       return {true, comm.pieces};
     case FrameworkKernels::kEager:
       return {};  // inductor makes the pieces
@@ -233,6 +240,11 @@ namespace {
 // - The sums of a reduction in pieces are kept apart and read by a kernel of
 //   their own (Transformer Engine, userbuffers reduce_*; PyTorch,
 //   _pipelined_produce_and_all2all and a sum).
+// - Before a gather in pieces PyTorch copies what the device has itself to
+// where
+//   the others read it (torch/distributed/_symmetric_memory,
+//   _pipelined_multi_all_gather_and_consume). The second copy, into what is
+//   gathered, runs beside the last piece of the product.
 // - PyTorch exchanges along the first dimension, and tensors are split along
 //   the second, the sequence. So all of what is gathered, and of what is
 //   scattered, is copied once more
@@ -258,12 +270,56 @@ double LayoutBytes(const AnalyticOptions& options, const TrainingSpec& training,
     }
     const Overlap overlap = OverlapOf(options, op, comm);
     if (overlap.pieces > 0) {
-      if (scatters) bytes += comm.bytes * (1 + 1.0 / overlap.pieces);
+      if (scatters) {
+        bytes += comm.bytes * (1 + 1.0 / overlap.pieces);
+      } else if (options.kernels != FrameworkKernels::kFused) {
+        bytes += 2 * comm.bytes / overlap.pieces;
+      }
     } else if (copies) {
       bytes += 2 * comm.bytes;
     }
   }
   return bytes;
+}
+
+}  // namespace
+
+double ExchangedBytes(const AnalyticOptions& options,
+                      const TrainingSpec& training, const OpComm& comm) {
+  const double others = comm.members - 1;
+  switch (comm.kind) {
+    case CommKind::kAllReduce:
+      return 4 * comm.bytes * others / comm.members;
+    case CommKind::kAllGather:
+    case CommKind::kReduceScatter:
+      return 2 * comm.bytes * others / comm.members;
+    case CommKind::kAllToAll: {
+      const NcclGroup group = NcclGroupOf(options, training, comm);
+      const ExchangeBytes sent =
+          BytesOfExchange(comm, group.ranks, group.nodes);
+      return 2 * (sent.nvlink + sent.nic);
+    }
+    case CommKind::kRing:
+      return 2 * comm.bytes * others;
+  }
+  return 0;
+}
+
+namespace {
+
+LoadedKernel ExchangeLoad(const AnalyticOptions& options, double alone_s,
+                          double bytes) {
+  switch (options.exchange_power) {
+    case ExchangePower::kNone:
+      return {.steady_s = alone_s};
+    case ExchangePower::kCopy:
+      return Streaming(alone_s, bytes);
+    case ExchangePower::kLimit:
+      return {.steady_s = alone_s,
+              .steady_joules = alone_s * (options.device.board_watts -
+                                          options.device.idle_watts)};
+  }
+  return {};
 }
 
 }  // namespace
@@ -285,7 +341,7 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
   std::vector<LoadedKernel> loads;
   const double streamed =
       options.device.hbm_bytes_per_s * options.device.hbm_sustained;
-  double idle_s = 0;
+  double exchanged_s = 0;
   bool after_norm = false;
   for (const ModelOp& op : ops) {
     for (int pass = 0; pass < kNumOpPasses; ++pass) {
@@ -310,19 +366,28 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
       const double seconds = CommSeconds(options, training, comm);
       if (comm.beside_passes) continue;
       const Overlap overlap = OverlapOf(options, op, comm);
+      const int pass = static_cast<int>(comm.pass);
+      double bytes = ExchangedBytes(options, training, comm);
+      double alone_s = seconds;
       if (overlap.pieces > 0) {
-        idle_s += seconds / overlap.pieces;
-      } else if (!overlap.beside) {
-        idle_s += seconds;
+        alone_s = seconds / overlap.pieces;
+      } else if (overlap.beside && seconds > 0) {
+        // Beside the kernel contention has its power inside, as measured.
+        const size_t kernel = kernels.size() - kNumOpPasses + pass;
+        alone_s = std::max(0.0, seconds - kernels[kernel].seconds);
+        bytes *= alone_s / seconds;
       }
+      exchanged_s += alone_s;
+      loads.push_back(ExchangeLoad(options, alone_s, bytes));
     }
     after_norm = op.kind == OpClass::kNorm;
   }
   // The passes of a block follow each other as long as the step lasts, so their
-  // mean power decides. Exchanges draw little; what a device waits outside of
-  // its passes is not counted, but for the host.
-  idle_s =
-      std::max(idle_s, HostIdle(options, own, ops, kernels, casts, layouts));
+  // mean power decides. Exchanges are taken to draw what a copy of the same
+  // bytes draws; what links and waiting multiprocessors draw is not known. What
+  // a device waits outside of its passes is not counted, but for the host.
+  const double idle_s = std::max(
+      0.0, HostIdle(options, own, ops, kernels, casts, layouts) - exchanged_s);
   const double clock = options.silicon != nullptr && options.sustained
                            ? ClockUnder(options.device, loads, idle_s)
                            : 1;

@@ -46,6 +46,11 @@ struct AnalyticNetwork {
 
 class Silicon;
 
+// What a device draws while it exchanges: no more than when it is idle; what a
+// copy of the same bytes draws; or all that the board gives. The one in the
+// middle is assumed, the others are the ends of what it may be.
+enum class ExchangePower : uint8_t { kNone, kCopy, kLimit };
+
 struct AnalyticOptions {
   DeviceSpec device;
   AnalyticNetwork network;
@@ -56,6 +61,7 @@ struct AnalyticOptions {
   FrameworkKernels kernels = FrameworkKernels::kFused;
   // What the host takes to launch a kernel; 0: nothing.
   double launch_s = 0;
+  ExchangePower exchange_power = ExchangePower::kCopy;
   // A pass beside a collective over the same alone (contention.h); 1: alike.
   double contention = 1;
   // The energy of a FLOP in `device` is that of the slowest device of the job:
@@ -122,6 +128,12 @@ NcclGroup NcclGroupOf(const AnalyticOptions& options,
 // The collective that an exchange is; nothing of an all-to-all and of the ring
 // of context parallelism, which are sends and receives.
 std::optional<CollectiveKind> CollectiveOf(CommKind kind);
+
+// Bytes that an exchange reads and writes in the memory of a device: what the
+// device sends and what it receives. This is the least; algorithms of NCCL with
+// buffers between devices read and write more.
+double ExchangedBytes(const AnalyticOptions& options,
+                      const TrainingSpec& training, const OpComm& comm);
 
 // The time of one exchange inside a pass on the network.
 double CommSeconds(const AnalyticOptions& options, const TrainingSpec& training,

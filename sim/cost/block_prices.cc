@@ -68,12 +68,14 @@ const BlockSeconds& BlockPrices::Sum(BlockKind kind, int64_t layer,
       &sums_);
 }
 
-const BlockPrices& BlockPrices::WithEnergy(double factor) const {
+const BlockPrices& BlockPrices::WithPower(double energy,
+                                          ExchangePower exchanges) const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  std::unique_ptr<const BlockPrices>& other = with_energy_[factor];
+  std::unique_ptr<const BlockPrices>& other = with_power_[{energy, exchanges}];
   if (other == nullptr) {
     AnalyticOptions options = options_;
-    options.device.bf16_joules_per_flop *= factor;
+    options.device.bf16_joules_per_flop *= energy;
+    options.exchange_power = exchanges;
     other = std::make_unique<const BlockPrices>(inventory_, std::move(options));
   }
   return *other;

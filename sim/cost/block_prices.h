@@ -30,8 +30,9 @@ class BlockPrices {
   const std::vector<OpTime>& Times(BlockKind kind, int64_t layer) const;
   const BlockSeconds& Sum(BlockKind kind, int64_t layer,
                           Recompute recompute) const;
-  // On the same device with so many times the energy of a FLOP; made once.
-  const BlockPrices& WithEnergy(double factor) const;
+  // On the same device with so many times the energy of a FLOP, and with that
+  // power of exchanges; made once.
+  const BlockPrices& WithPower(double energy, ExchangePower exchanges) const;
 
  private:
   const std::shared_ptr<const Inventory> inventory_;
@@ -40,7 +41,9 @@ class BlockPrices {
   mutable std::map<std::pair<BlockKind, int64_t>, std::vector<OpTime>> times_;
   mutable std::map<std::tuple<BlockKind, int64_t, Recompute>, BlockSeconds>
       sums_;
-  mutable std::map<double, std::unique_ptr<const BlockPrices>> with_energy_;
+  mutable std::map<std::pair<double, ExchangePower>,
+                   std::unique_ptr<const BlockPrices>>
+      with_power_;
 };
 
 // That of analytic.h.

@@ -314,12 +314,18 @@ Sides ClockSides(const BlockPrices& prices, const StageLayout& layout,
   energy.less = std::hypot(energy.less, slowest);
   const double most = std::log(options.most_slowest_energy);
   energy.more = std::hypot(energy.more, std::max(0.0, most - slowest));
-  const auto with = [&](double factor) {
-    return PartsOf(prices.WithEnergy(factor), layout).all_s / parts.all_s;
+  const auto with = [&](double factor, ExchangePower exchanges) {
+    return PartsOf(prices.WithPower(factor, exchanges), layout).all_s /
+           parts.all_s;
   };
   if (energy.more > 0) {
-    squares.Add(-std::log(with(std::exp(-energy.less))),
-                std::log(with(std::exp(energy.more))));
+    squares.Add(-std::log(with(std::exp(-energy.less), ExchangePower::kCopy)),
+                std::log(with(std::exp(energy.more), ExchangePower::kCopy)));
+  }
+  // What a device draws while it exchanges is assumed.
+  if (parts.collectives_s > 0 && options.device.board_watts > 0) {
+    squares.Add(-std::log(with(1, ExchangePower::kNone)),
+                std::log(with(1, ExchangePower::kLimit)));
   }
   return squares.Roots();
 }

@@ -123,8 +123,9 @@ bool Runs(const ModelOp& op, OpPass pass) {
   return work.flops > 0 || work.bytes > 0;
 }
 
-// Of a pass by kernels of its own.
-double Launches(const TrainingSpec& training, const ModelOp& op, OpPass pass) {
+// Of a pass by kernels of its own; `products`: how many it is.
+double Launches(const TrainingSpec& training, const ModelOp& op, OpPass pass,
+                int products) {
   const Execution& execution = training.execution;
   if (!Runs(op, pass) || execution.graphs(op.part)) return 0;
   const Count count = CountOf(op);
@@ -149,6 +150,7 @@ double Launches(const TrainingSpec& training, const ModelOp& op, OpPass pass) {
   } else {
     launches += casts;
   }
+  launches *= products;
   for (const OpComm& comm : op.comms) {
     if (comm.pass == pass && comm.members > 1) launches += kCollective;
   }
@@ -164,13 +166,13 @@ double LaunchSecondsOf(const DeviceSpec& device) {
 double HostLaunches(const AnalyticOptions& options,
                     const TrainingSpec& training, const ModelOp& op,
                     OpPass pass) {
-  double launches = Launches(training, op, pass);
+  const bool is_apart = options.kernels != FrameworkKernels::kFused;
+  double launches = Launches(training, op, pass, is_apart ? op.apart() : 1);
   if (launches > 0) {
     // Each further piece of a product, and its message: C++ makes them in
     // Transformer Engine, Python in PyTorch (torch/distributed/
     // _symmetric_memory, _pipelined_multi_all_gather_and_consume).
-    const bool by_python = options.kernels != FrameworkKernels::kFused;
-    launches += 2 * (by_python ? kOfKernel : kOfGroup) *
+    launches += 2 * (is_apart ? kOfKernel : kOfGroup) *
                 (PiecesOf(options, op, pass) - 1);
   }
   if (launches == 0 || !IsOfFusedExperts(options, training, op)) {
@@ -183,7 +185,7 @@ double HostLaunches(const AnalyticOptions& options,
       return std::min(launches, kFusedExperts.forward);
     case OpPass::kBackwardInput:
       return std::min(
-          launches + Launches(training, op, OpPass::kBackwardWeight),
+          launches + Launches(training, op, OpPass::kBackwardWeight, 1),
           kFusedExperts.backward);
     case OpPass::kBackwardWeight:
       break;  // counted in B

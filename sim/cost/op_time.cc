@@ -367,9 +367,63 @@ double GradientSumSeconds(const AnalyticOptions& options,
   return StreamSeconds(options.device, bytes * op.n * op.k * op.count);
 }
 
+namespace {
+
+// Of the products that PyTorch has in place of a fused one (torchtitan,
+// models/llama3: wq, wk, wv; w1, w3). Each reads the input or, in B, writes a
+// gradient of it, and these are added up: by kernels of their own in eager
+// code, else where the sum is read.
+KernelEstimate EstimateApart(const AnalyticOptions& options,
+                             const TrainingSpec& training, bool causal,
+                             const ModelOp& op, OpPass pass, bool is_rms) {
+  const bool is_gradient = pass == OpPass::kBackwardInput;
+  const Precision precision = PrecisionOf(training, op);
+  const double shared =
+      op.m * op.k * OperandBytes(is_gradient ? Precision::kBf16 : precision);
+  ModelOp each = op;
+  each.products = {};
+  KernelEstimate out;
+  double error = 0;
+  for (const double outputs : op.products) {
+    if (outputs <= 0) continue;
+    const double part = outputs / op.n;
+    each.n = outputs;
+    OpWork& work = each.work[static_cast<int>(pass)];
+    work.flops = op.Work(pass).flops * part;
+    work.bytes = shared + (op.Work(pass).bytes - shared) * part;
+    const KernelEstimate one =
+        EstimateKernel(options, training, causal, each, pass, is_rms);
+    out.seconds += one.seconds;
+    out.load.clocked_s += one.load.clocked_s;
+    out.load.steady_s += one.load.steady_s;
+    out.load.least_s += one.load.least_s;
+    out.load.clocked_joules += one.load.clocked_joules;
+    out.load.steady_joules += one.load.steady_joules;
+    out.how = one.how;
+    out.type = one.type;
+    error += std::pow(one.seconds * one.error, 2);
+  }
+  if (out.seconds > 0) out.error = std::sqrt(error) / out.seconds;
+  if (is_gradient) {
+    const int times = options.kernels == FrameworkKernels::kEager ? 3 : 1;
+    const double bytes = (op.apart() - 1) * times * shared;
+    const double seconds = StreamSeconds(options.device, bytes);
+    out.seconds += seconds;
+    out.load.steady_s += seconds;
+    out.load.steady_joules += Streaming(seconds, bytes).steady_joules;
+  }
+  return out;
+}
+
+}  // namespace
+
 KernelEstimate EstimateKernel(const AnalyticOptions& options,
                               const TrainingSpec& training, bool causal,
                               const ModelOp& op, OpPass pass, bool is_rms) {
+  if (options.kernels != FrameworkKernels::kFused && op.apart() > 1 &&
+      op.Work(pass).flops > 0) {
+    return EstimateApart(options, training, causal, op, pass, is_rms);
+  }
   if (op.kind == OpClass::kElementwise &&
       IsInFusedExperts(options, training, op, pass)) {
     return {.how = "fused"};

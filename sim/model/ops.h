@@ -9,6 +9,8 @@
 // scores included); bytes are HBM traffic or sizes, as said.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -137,9 +139,16 @@ struct ModelOp {
   // inside of one.
   double inner = 0;
   bool is_gate_up = false;  // the first of both products
-  // Several products of one input where they are not fused: qkv, gate and up.
-  bool is_several = false;
+  // Outputs of each of the products of one input that some frameworks have in
+  // place of one: queries, keys and values; gate and up. All 0: it is one.
+  std::array<double, 3> products{};
 
+  // How many it is where they are not fused.
+  int apart() const {
+    return std::max(1, static_cast<int>(std::count_if(
+                           products.begin(), products.end(),
+                           [](double outputs) { return outputs > 0; })));
+  }
   const OpWork& Work(OpPass pass) const { return work[static_cast<int>(pass)]; }
 };
 

@@ -189,7 +189,8 @@ void AddAttention(OpsBuilder& builder) {
       (builder.Heads() + 2 * builder.KvHeads()) * head_dim * tp;
   builder
       .Linear("qkv", hidden, width, OpsBuilder::Split::kColumn, model.qkv_bias)
-      .is_several = true;
+      .products = {builder.Heads() * head_dim, builder.KvHeads() * head_dim,
+                   builder.KvHeads() * head_dim};
   const double rotated = OpsBuilder::kElement * builder.tokens() *
                          (builder.Heads() + builder.KvHeads()) * head_dim;
   if (model.qk_norm) {

@@ -84,11 +84,11 @@ void AddFeedForward(OpsBuilder& builder, double ffn_hidden,
                     const std::string& prefix) {
   const ModelSpec& model = builder.model();
   const double hidden = AsDouble(model.hidden);
-  builder
-      .Linear(absl::StrCat(prefix, model.gated ? "gate-up" : "up"), hidden,
-              ffn_hidden * (model.gated ? 2 : 1), OpsBuilder::Split::kColumn,
-              model.bias)
-      .is_several = model.gated;
+  ModelOp& inputs =
+      builder.Linear(absl::StrCat(prefix, model.gated ? "gate-up" : "up"),
+                     hidden, ffn_hidden * (model.gated ? 2 : 1),
+                     OpsBuilder::Split::kColumn, model.bias);
+  if (model.gated) inputs.products = {inputs.n / 2, inputs.n / 2};
   AddActivation(builder, absl::StrCat(prefix, "activation"), builder.tokens(),
                 ffn_hidden / builder.tp());
   builder.Linear(absl::StrCat(prefix, "down"), ffn_hidden, hidden,

@@ -102,6 +102,9 @@ struct TrainingSpec {
   // Cross-entropy that overwrites the logits in their own precision, against
   // a copy in fp32.
   bool fused_cross_entropy = true;
+  // Adam as one kernel, against one for each of its operations (PyTorch's
+  // foreach).
+  bool fused_optimizer = true;
   // Without fusion: as plain PyTorch computes it, in fp32 with a copy for each
   // step of it, against Megatron's, which works in place.
   bool plain_cross_entropy = false;

@@ -14,6 +14,9 @@ void AsTorchtitan(const TableRow& row, RunConfig* config) {
   if (!absl::StrContains(row.Text("note"), "eager")) {
     config->costs.analytic_kernels = FrameworkKernels::kCompiled;
   }
+  if (absl::StrContains(row.Text("note"), "AdamW not fused")) {
+    config->strategy.fused_optimizer = false;
+  }
   if (absl::StrContains(row.Text("note"), "with the loss")) {
     config->strategy.fused_cross_entropy = true;
   }

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <map>
 #include <utility>
@@ -184,6 +185,52 @@ PagePart FloorPart(const std::vector<PaperResult>& results) {
   return part;
 }
 
+// Of papers that have a release in front of each run ("26.08 DeepSeekV3"): what
+// is missing at each, older releases included.
+PagePart ReleasesPart(const std::vector<PaperResult>& results) {
+  PagePart part = {.heading = "By release", .id = "releases"};
+  part.paragraphs = {
+      "All steps with an estimate of software that is measured again with each "
+      "release, those that do not count because a newer one is there "
+      "included. An estimate is the same for all releases."};
+  part.table.header = {"Release", "Kind", "Steps", "Mean", "Mean of sizes"};
+  part.table.text_columns = 2;
+  struct Errors {
+    int steps = 0;
+    double sum = 0;
+    double sizes = 0;
+  };
+  // Newest first.
+  std::map<std::pair<std::string, std::string>, Errors, std::greater<>> all;
+  for (const PaperResult& result : results) {
+    const auto is_older = [](const Comparison& row) {
+      return row.step && absl::StartsWith(row.step->excluded, "older than ");
+    };
+    if (std::none_of(result.rows.begin(), result.rows.end(), is_older)) {
+      continue;
+    }
+    for (const Comparison& row : result.rows) {
+      if (!row.step || !row.has_estimate() ||
+          (!row.step->excluded.empty() && !is_older(row))) {
+        continue;
+      }
+      const std::string release = row.setting.substr(0, row.setting.find(' '));
+      const bool experts = absl::StartsWith(row.step->kind, "experts");
+      Errors& errors = all[{release, experts ? "experts" : "dense"}];
+      ++errors.steps;
+      errors.sum += StepError(row);
+      errors.sizes += std::abs(StepError(row));
+    }
+  }
+  for (const auto& [key, errors] : all) {
+    part.table.rows.push_back({key.first, key.second,
+                               absl::StrCat(errors.steps),
+                               Percent(errors.sum / errors.steps),
+                               Size(errors.sizes / errors.steps)});
+  }
+  return part;
+}
+
 PagePart ExcludedPart(const std::vector<PaperResult>& results) {
   PagePart part = {.heading = "What does not count", .id = "excluded"};
   part.paragraphs = {"Older releases stand above."};
@@ -263,6 +310,7 @@ std::vector<PagePart> PartsOf(const std::vector<PaperResult>& results,
       }
     }
     parts.push_back(FloorPart(results));
+    parts.push_back(ReleasesPart(results));
     parts.push_back(ExcludedPart(results));
   }
   parts.push_back(TablesPart(results));

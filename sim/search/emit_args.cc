@@ -298,6 +298,12 @@ void Emitter::Torchtitan() {
         "torchtitan has no sharding of the optimizer alone "
         "(zero1): DDP is written");
   }
+  if (config.strategy.fused_optimizer) {
+    absl::StrAppend(&text, "[optimizer]\nimplementation = \"",
+                    *config.strategy.fused_optimizer ? "fused" : "foreach",
+                    "\"\n\n");
+    Hold("strategy.fused_optimizer");
+  }
   absl::StrAppend(
       &text, "[parallelism]\ndata_parallel_replicate_degree = ",
       shards ? 1 : training.dp,

@@ -46,9 +46,9 @@ absl::StatusOr<ForeignArgs> ReadTitan(absl::string_view text,
   const toml::parse_result parsed =
       toml::parse(std::string_view(text.data(), text.size()));
   if (!parsed) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        path, ":", parsed.error().source().begin.line, ": ",
-        std::string(parsed.error().description())));
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ":", parsed.error().source().begin.line, ": ",
+                     std::string(parsed.error().description())));
   }
   std::map<std::string, std::string> values;
   FlattenTable(parsed.table(), "", &values);
@@ -95,8 +95,8 @@ absl::StatusOr<ForeignArgs> ReadTitan(absl::string_view text,
   if (ep > 1) {
     set("strategy.ep", absl::StrCat(ep), "parallelism.expert_parallel_degree");
   }
-  const int64_t size = number("parallelism.pipeline_parallel_microbatch_size",
-                              1);
+  const int64_t size =
+      number("parallelism.pipeline_parallel_microbatch_size", 1);
   set("strategy.microbatch_size", absl::StrCat(size),
       "parallelism.pipeline_parallel_microbatch_size");
   const int64_t batch = number("training.local_batch_size", 8);
@@ -104,9 +104,9 @@ absl::StatusOr<ForeignArgs> ReadTitan(absl::string_view text,
     set("strategy.microbatches", absl::StrCat(batch / size),
         "training.local_batch_size");
   } else {
-    return Prefix(path, BadValue("training.local_batch_size",
-                                 absl::StrCat(batch),
-                                 "a multiple of the microbatch size"));
+    return Prefix(path,
+                  BadValue("training.local_batch_size", absl::StrCat(batch),
+                           "a multiple of the microbatch size"));
   }
   const std::string sequence = take("training.seq_len");
   if (!sequence.empty()) {
@@ -117,17 +117,21 @@ absl::StatusOr<ForeignArgs> ReadTitan(absl::string_view text,
         "parallelism.data_parallel_shard_degree");
   } else if (said.count("strategy.dp") == 0) {
     out.notes.push_back(absl::StrCat(
-        path, ": data_parallel_shard_degree -1 takes the devices that are "
-              "left, which are not in it: give strategy.dp"));
+        path,
+        ": data_parallel_shard_degree -1 takes the devices that are "
+        "left, which are not in it: give strategy.dp"));
   }
   if (shard > 1 && replicate > 1) {
     out.notes.push_back(absl::StrCat(
         path, ": sharding within replicas (HSDP) is taken as FSDP over all"));
   }
   if (shard != 1 || replicate > 1) {
-    const bool keeps = take("parallelism.fsdp_reshard_after_forward") == "never";
+    const bool keeps =
+        take("parallelism.fsdp_reshard_after_forward") == "never";
     set("strategy.data_parallel",
-        shard == 1 ? "ddp" : keeps ? "zero2" : "fsdp",
+        shard == 1 ? "ddp"
+        : keeps    ? "zero2"
+                   : "fsdp",
         "parallelism.data_parallel_shard_degree");
   }
   const std::string schedule = take("parallelism.pipeline_parallel_schedule");
@@ -136,6 +140,13 @@ absl::StatusOr<ForeignArgs> ReadTitan(absl::string_view text,
         "parallelism.pipeline_parallel_schedule");
   }
   take("parallelism.pipeline_parallel_schedule_csv");
+  const std::string adam = take("optimizer.implementation");
+  if (adam == "fused" || adam == "foreach") {
+    set("strategy.fused_optimizer", adam == "fused" ? "true" : "false",
+        "optimizer.implementation");
+  } else {
+    used.erase("optimizer.implementation");
+  }
   const std::string mode = take("activation_checkpoint.mode");
   if (mode == "none" || mode == "full") {
     set("strategy.recompute", mode, "activation_checkpoint.mode");

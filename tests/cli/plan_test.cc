@@ -261,6 +261,7 @@ TEST_CASE("cli: arguments that were emitted give the same run", "[cli]") {
                    {"strategy.sequence_parallel", "true", "test"},
                    {"strategy.overlap_gradients", "true", "test"},
                    {"strategy.data_parallel", "fsdp", "test"},
+                   {"strategy.fused_optimizer", "false", "test"},
                    {"strategy.layers", "4,4,4,4,4,5,4,3", "test"}}})
           .value();
   const PreparedRun run = Prepare(config).value();

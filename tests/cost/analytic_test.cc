@@ -50,6 +50,11 @@ TEST_CASE("cost: an optimizer updates its own shards of experts and the rest",
   options.kernels = FrameworkKernels::kEager;
   CHECK(OptimizerSeconds(options, training, 8e9, 6e9) ==
         Approx(40 * 14e9 / stream));
+  // Adam's 28 of these bytes kernel by kernel.
+  training.fused_optimizer = false;
+  CHECK(OptimizerSeconds(options, training, 8e9, 6e9) ==
+        Approx((40 + 1.8 * 28) * 14e9 / stream));
+  training.fused_optimizer = true;
   // Both moments in 16 bit, each read and written.
   training.moment_bytes = 4;
   CHECK(OptimizerSeconds(options, training, 8e9, 6e9) ==

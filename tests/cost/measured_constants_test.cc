@@ -14,6 +14,7 @@
 #include "sim/cost/contention.h"
 #include "sim/cost/kernel_time.h"
 #include "sim/cost/op_time.h"
+#include "sim/cost/silicon.h"
 #include "tests/support/experiment_csv.h"
 
 namespace pipewright {
@@ -135,6 +136,83 @@ TEST_CASE("measured: layers beside a mover of data", "[cost]") {
         Approx(1 / (1 - 0.1837 * 132 / 78)).margin(0.01));
   device.architecture = "blackwell";
   CHECK(ContentionOf(device) == kContention);
+}
+
+// Kernels of layers in PyTorch, which has five products of the input of
+// attention and of the feed-forward; profiled in short runs.
+TEST_CASE("measured: products of a shard in PyTorch are apart", "[cost]") {
+  struct Case {
+    const char* name;
+    const char* launch;
+    const char* tokens;
+    const char* model;
+    int samples;
+  };
+  const auto rows = ExperimentRows("torch_layers/h100_second_kernels.csv");
+  double worst_fused = 0;
+  for (const Case& each :
+       {Case{"llama3-70b tp8", "eager", "1x8192", "llama3-70b", 1},
+        Case{"llama3-70b tp8", "compiled", "4x8192", "llama3-70b", 4},
+        Case{"llama3-405b tp8", "eager", "2x8192", "llama3-405b", 2}}) {
+    INFO(each.name << " " << each.tokens);
+    double forward_s = 0;
+    double backward_s = 0;
+    double least_s = 1;  // of keys and values
+    double queries_s = 1;
+    for (const ExperimentRow& row : rows) {
+      if (row.at("case") != each.name || row.at("launch") != each.launch ||
+          row.at("precision") != "bf16" || row.at("tokens") != each.tokens ||
+          !absl::StrContains(row.at("kernel"), "nvjet")) {
+        continue;
+      }
+      const double seconds = NumberIn(row, "seconds");
+      if (row.at("pass") == "backward") {
+        backward_s += seconds;
+        continue;
+      }
+      forward_s += seconds;
+      const double count = NumberIn(row, "count");
+      if (count == 2) least_s = std::min(least_s, seconds);
+      if (count == 1) queries_s = std::min(queries_s, seconds);
+    }
+    AnalyticOptions options = {.device = *FindDevice("h100"),
+                               .silicon = Silicon::Shipped("h100")};
+    options.sustained = false;
+    TrainingSpec training;
+    training.sequence = 8192;
+    training.microbatch_size = each.samples;
+    training.tp = 8;
+    training.sequence_parallel = true;
+    const ModelSpec& model = *FindModel(each.model);
+    const auto of = [&](FrameworkKernels kernels, OpPass pass,
+                        absl::string_view name) {
+      options.kernels = kernels;
+      double seconds = 0;
+      for (const ModelOp& op :
+           BlockOps(model, training, BlockKind::kDenseLayer, 0)) {
+        if (op.kind != OpClass::kGemm || (!name.empty() && op.name != name)) {
+          continue;
+        }
+        seconds += EstimateKernel(options, training, true, op, pass).seconds;
+      }
+      return seconds;
+    };
+    const auto compiled = FrameworkKernels::kCompiled;
+    CHECK(of(compiled, OpPass::kForward, "") ==
+          Approx(forward_s).epsilon(0.08));
+    // With what B adds up, which other kernels do.
+    CHECK(of(compiled, OpPass::kBackwardInput, "") +
+              of(compiled, OpPass::kBackwardWeight, "") ==
+          Approx(backward_s).epsilon(0.06));
+    if (queries_s == 1) continue;
+    const double qkv_s = queries_s + least_s;
+    CHECK(of(compiled, OpPass::kForward, "qkv") == Approx(qkv_s).epsilon(0.06));
+    worst_fused = std::max(
+        worst_fused,
+        1 - of(FrameworkKernels::kFused, OpPass::kForward, "qkv") / qkv_s);
+  }
+  // One product for all three would be too fast.
+  CHECK(worst_fused > 0.15);
 }
 
 }  // namespace

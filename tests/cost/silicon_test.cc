@@ -9,7 +9,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "sim/base/error_parts.h"
+#include "sim/cost/analytic.h"
 #include "sim/cost/clock.h"
+#include "sim/cost/estimate_error.h"
 #include "sim/cost/kernel_time.h"
 #include "sim/cost/op_time.h"
 
@@ -371,8 +373,36 @@ TEST_CASE("grouped: Hopper hides more than half of the traffic", "[cost]") {
   CHECK(GroupedSeconds(h100, 0, 64, 1e-6) == Approx(64 * kGroupSeconds));
 }
 
-// All products and attention of a block have one clock, higher where exchanges
-// of tensor parallelism give the board a rest.
+TEST_CASE("clock: an exchange reads and writes what it sends and receives",
+          "[cost]") {
+  const AnalyticOptions options = {.device = *FindDevice("h100"),
+                                   .network = {.devices_per_node = 8,
+                                               .nvlink_bytes_per_s = 450e9,
+                                               .nic_bytes_per_s = 50e9}};
+  const auto bytes = [&](CommKind kind, int members, double copies = 0) {
+    return ExchangedBytes(options, TrainingSpec(),
+                          {.kind = kind,
+                           .group = CommGroup::kExpert,
+                           .members = members,
+                           .bytes = 120,
+                           .copies = copies});
+  };
+  CHECK(bytes(CommKind::kAllGather, 4) == Approx(180));
+  CHECK(bytes(CommKind::kReduceScatter, 4) == Approx(180));
+  CHECK(bytes(CommKind::kAllToAll, 3) == Approx(160));
+  // A reduce-scatter and an all-gather.
+  CHECK(bytes(CommKind::kAllReduce, 4) == Approx(360));
+  // `bytes` with each of the others.
+  CHECK(bytes(CommKind::kRing, 4) == Approx(720));
+  CHECK(bytes(CommKind::kAllGather, 1) == 0);
+  // Of two copies of a token that go to 3 devices at random 1 in 9 goes to the
+  // same one as the other: 2 (1 - 4/9) devices in the mean, 2/3 of them others.
+  CHECK(bytes(CommKind::kAllToAll, 3, 2) ==
+        Approx(2 * 120 / 2.0 * 3 * (1 - 4 / 9.0) * 2 / 3));
+}
+
+// All products and attention of a block have one clock: that of their power and
+// of the power of exchanges, which is less.
 TEST_CASE("clock: passes of a layer share it", "[cost]") {
   const ModelSpec* model = nullptr;
   for (const ModelSpec& each : AllModels()) {
@@ -412,6 +442,50 @@ TEST_CASE("clock: passes of a layer share it", "[cost]") {
   const std::vector<double> apart = clocks();
   REQUIRE(!apart.empty());
   CHECK(apart[0] > alone[0]);
+  // The same by hand.
+  options.sustained = true;
+  double exchanged_s = 0;
+  double exchanged_bytes = 0;
+  std::vector<LoadedKernel> loads;
+  for (const ModelOp& op :
+       BlockOps(*model, training, BlockKind::kDenseLayer, 0)) {
+    for (const OpPass pass :
+         {OpPass::kForward, OpPass::kBackwardInput, OpPass::kBackwardWeight}) {
+      loads.push_back(
+          EstimateKernel(options, training, model->causal, op, pass).load);
+    }
+    for (const OpComm& comm : op.comms) {
+      exchanged_s += CommSeconds(options, training, comm);
+      exchanged_bytes += ExchangedBytes(options, training, comm);
+    }
+  }
+  // Forward, backward: two all-reduces of 8192 x 4096 values of two bytes each.
+  CHECK(exchanged_bytes == Approx(4 * 2 * 8192 * 4096 * 2));
+  const double rest = ClockUnder(options.device, loads, exchanged_s);
+  const double no_rest = ClockUnder(options.device, loads, 0);
+  loads.push_back(
+      {.steady_s = exchanged_s, .steady_joules = 133e-12 * exchanged_bytes});
+  const double working = ClockUnder(options.device, loads, 0);
+  CHECK(apart[0] == Approx(working).epsilon(1e-6));
+  CHECK(working < 0.998 * rest);
+  // The ends of what it may be, which the interval of a step has inside.
+  options.exchange_power = ExchangePower::kNone;
+  CHECK(clocks()[0] == Approx(rest).epsilon(1e-6));
+  options.exchange_power = ExchangePower::kLimit;
+  CHECK(clocks()[0] == Approx(no_rest).epsilon(1e-6));
+  options.exchange_power = ExchangePower::kCopy;
+  options.sustained = true;
+  const auto layout = EvenLayout(*model, training, 1, 1);
+  REQUIRE(layout.ok());
+  options.network.nvlink_bytes_per_s = 50e9;
+  const auto interval = [&](ExchangePower power) {
+    options.exchange_power = power;
+    return EstimateError(*model, training, options, *layout);
+  };
+  // At the upper end nothing is left above, and more below.
+  const RatioInterval middle = interval(ExchangePower::kCopy);
+  CHECK(interval(ExchangePower::kLimit).high < 0.999 * middle.high);
+  CHECK(interval(ExchangePower::kLimit).low < 0.999 * middle.low);
 }
 
 ModelOp ProductOp() {

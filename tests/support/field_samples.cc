@@ -189,6 +189,7 @@ std::vector<FieldSample> StrategySamples() {
        "estimates",
        {"bf16", "fp8", "fp8-tensorwise", "fp8-block", "mxfp8", "nvfp4"}},
       {"strategy.fused_cross_entropy", "model", {"true", "false"}},
+      {"strategy.fused_optimizer", "estimates", {"true", "false"}},
       {"strategy.plain_cross_entropy", "recomputed layers", {"true", "false"}},
       {"strategy.whole_gradients", "layers", {"true", "false"}},
       {"strategy.shard_copies", "layers", {"true", "false"}},

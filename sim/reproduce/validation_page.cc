@@ -192,7 +192,8 @@ PagePart ReleasesPart(const std::vector<PaperResult>& results) {
   part.paragraphs = {
       "All steps with an estimate of software that is measured again with each "
       "release, those that do not count because a newer one is there "
-      "included. An estimate is the same for all releases."};
+      "included. An estimate is the same for all releases, but each release "
+      "has other runs on other devices; the noise floor has equal ones."};
   part.table.header = {"Release", "Kind", "Steps", "Mean", "Mean of sizes"};
   part.table.text_columns = 2;
   struct Errors {

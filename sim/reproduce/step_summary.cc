@@ -128,11 +128,15 @@ double StepError(const Comparison& row) {
 StepSummary SummarizeSteps(const std::vector<Comparison>& rows) {
   StepSummary out;
   std::vector<const Comparison*> counted;
+  std::vector<const Comparison*> dropped;
   std::map<std::string, std::vector<const Comparison*>> groups;
   for (const Comparison& row : rows) {
     if (!row.step) continue;
     if (!row.step->excluded.empty()) {
       ++out.excluded;
+      if (row.step->excluded == kTokensDropped && row.has_estimate()) {
+        dropped.push_back(&row);
+      }
     } else if (!row.step->refused.empty()) {
       ++out.refused;
     } else {
@@ -150,7 +154,12 @@ StepSummary SummarizeSteps(const std::vector<Comparison>& rows) {
     (members.size() < 5 ? out.small_orders : out.orders)
         .push_back(OrderOf(group, members));
   }
-  out.interval = IntervalOf(std::move(counted));
+  out.interval = IntervalOf(counted);
+  out.dropped = static_cast<int>(dropped.size());
+  if (!dropped.empty()) {
+    counted.insert(counted.end(), dropped.begin(), dropped.end());
+    out.interval_with_dropped = IntervalOf(std::move(counted));
+  }
   return out;
 }
 

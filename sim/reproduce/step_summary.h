@@ -10,6 +10,9 @@
 
 namespace pipewright {
 
+// Why a step of a run that drops tokens does not count.
+inline constexpr char kTokensDropped[] = "tokens are dropped";
+
 // What the project aims at, parts of the time (docs/validation.md).
 struct StepGoal {
   const char* kind;
@@ -56,6 +59,10 @@ struct StepSummary {
   std::vector<OrderSummary> orders;        // of five rows and more
   std::vector<OrderSummary> small_orders;  // of two to four
   IntervalSummary interval;
+  // With those that do not count as their runs drop tokens, if there are any:
+  // what leaving them out changes.
+  int dropped = 0;
+  IntervalSummary interval_with_dropped;
   int do_not_fit = 0;  // counted rows that ran, but are said not to fit
 };
 

@@ -98,20 +98,24 @@ Json StepSummaryToJson(const StepSummary& summary) {
                         {"tau", order.pairs > 0 ? Json(order.tau) : Json()}});
     }
   }
-  const IntervalSummary& interval = summary.interval;
+  const auto intervals = [](const IntervalSummary& interval) -> Json {
+    return {{"rows", interval.rows},
+            {"inside", interval.inside},
+            {"half_width", interval.half_width},
+            {"score", interval.score},
+            {"constant", interval.constant},
+            {"constant_score", interval.constant_score}};
+  };
   return {{"counted", summary.counted},
           {"refused", summary.refused},
           {"excluded", summary.excluded},
           {"do_not_fit", summary.do_not_fit},
           {"kinds", kinds},
           {"orders", orders},
-          {"intervals",
-           {{"rows", interval.rows},
-            {"inside", interval.inside},
-            {"half_width", interval.half_width},
-            {"score", interval.score},
-            {"constant", interval.constant},
-            {"constant_score", interval.constant_score}}}};
+          {"intervals", intervals(summary.interval)},
+          {"intervals_with_dropped",
+           summary.dropped > 0 ? intervals(summary.interval_with_dropped)
+                               : Json()}};
 }
 
 Json DiffToJson(const ValidationDiff& diff) {

@@ -94,14 +94,24 @@ PagePart OrdersPart(const StepSummary& summary) {
 std::string IntervalSentence(const StepSummary& summary) {
   const IntervalSummary& interval = summary.interval;
   if (interval.rows == 0) return "No step that counts has an interval.";
-  return absl::StrFormat(
-      "%d of %d steps that count have a 90 %% interval; %d of them (%.0f %%) "
+  std::string text = absl::StrFormat(
+      "%d of %d steps that count have a 90 %% interval; %d of them (%.1f %%) "
       "lie inside. Mean half-width: %.0f %%. Mean interval score (smaller is "
       "better; Gneiting and Raftery 2007): %.3f, against %.3f of a constant "
       "band of +-%.1f %% chosen in hindsight.",
       interval.rows, summary.counted, interval.inside,
       100.0 * interval.inside / interval.rows, 100 * interval.half_width,
       interval.score, interval.constant_score, 100 * interval.constant);
+  if (summary.dropped > 0) {
+    const IntervalSummary& all = summary.interval_with_dropped;
+    absl::StrAppendFormat(
+        &text,
+        " With %d more steps, of runs that drop tokens and so do not count, it "
+        "would be %d of %d (%.1f %%), and a score of %.3f against %.3f.",
+        summary.dropped, all.inside, all.rows, 100.0 * all.inside / all.rows,
+        all.score, all.constant_score);
+  }
+  return text;
 }
 
 std::string Memory(const StepFacts& facts) {

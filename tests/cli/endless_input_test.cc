@@ -78,7 +78,8 @@ TEST_CASE("endless: a device is no input of any verb", "[cli]") {
   }
 }
 
-TEST_CASE("endless: a pipe without end is read up to the limit", "[cli]") {
+TEST_CASE("endless: a pipe without end is read up to the limit",
+          "[cli][long]") {
   const std::string run = absl::StrCat("yes | ", BinaryPath(), " ");
   CheckRefused(run + "simulate /dev/stdin", {"/dev/stdin", "16 MiB"});
   CheckRefused(run + "check x --config /dev/stdin", {"/dev/stdin", "16 MiB"});
@@ -94,7 +95,7 @@ TEST_CASE("endless: a pipe without end is read up to the limit", "[cli]") {
                {"/dev/stdin"});
 }
 
-TEST_CASE("endless: a gzip bomb is refused", "[cli]") {
+TEST_CASE("endless: a gzip bomb is refused", "[cli][long]") {
   const TemporaryFolder folder;
   // What is skipped, what would be held, and what would be nested.
   const std::string bombs[] = {

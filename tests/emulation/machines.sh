@@ -30,7 +30,7 @@ fail() {
 tree=$work/tree
 mkdir -p "$tree/tests/gpu" "$work/rooms" "$work/toolkit"
 ln -s "$build/libraries" "$work/toolkit/lib64"
-ln -s "$build/plain/libpipewright_cuda.so" "$tree/"
+ln -s "$build/backend/libpipewright_cuda.so" "$tree/"
 ln -s "$nccl" "$tree/libpipewright_nccl.so"
 modules=$(dirname "$pipewright")
 for module in mpi onednn simgrid; do

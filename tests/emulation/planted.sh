@@ -23,7 +23,7 @@ names=("$@")
 [[ ${#names[@]} -gt 0 ]] ||
   mapfile -t names < <(cd "$here/planted" && printf '%s\n' ./*.mutant |
     sed 's|^./||; s|\.mutant$||')
-objects=$build/CMakeFiles/emulated_backend_plain.dir/__/__/kernels/cuda
+objects=$build/CMakeFiles/emulated_backend.dir/__/__/kernels/cuda
 work=$build/planted
 seeds=(0 1 3)
 export LD_LIBRARY_PATH=$build/libraries
@@ -76,14 +76,15 @@ compile() {
     if [[ -e $tree/$unit ]]; then object=$tree/$unit; fi
     linked+=("$object")
   done
-  "$CXX" -shared -o "$tree/libpipewright_cuda.so" "${linked[@]}" \
-    "$build"/libraries/libcudart.so.* -ldl
+  # The other objects are of the backend that CI runs, with this sanitizer.
+  "$CXX" -shared -fsanitize=undefined -o "$tree/libpipewright_cuda.so" \
+    "${linked[@]}" "$build"/libraries/libcudart.so.* -ldl
 }
 
 # Runs with seed $1 what was built at $2; true where all is well.
 holds() {
   local what rest options
-  export EMULATION_SEED=$1 PIPEWRIGHT_CUDA_LIBRARY=$build/plain/libpipewright_cuda.so
+  export EMULATION_SEED=$1 PIPEWRIGHT_CUDA_LIBRARY=$build/backend/libpipewright_cuda.so
   if [[ $(field module) == nccl ]]; then
     export PIPEWRIGHT_NCCL_LIBRARY=$2/libpipewright_nccl.so
   else

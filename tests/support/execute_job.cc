@@ -114,8 +114,11 @@ std::string ExecuteJob::Read(const char* name, int process) const {
 }
 
 std::vector<std::string> SmallRun(const std::vector<std::string>& more) {
-  std::vector<std::string> words = {"--schedule", "1f1b",           "--model",
-                                    "gpt-tiny",   "--microbatches", "4"};
+  std::vector<std::string> words = {"--schedule",     "1f1b",
+                                    "--model",        "gpt-tiny",
+                                    "--microbatches", "4",
+                                    "--set",          "model.hidden=64",
+                                    "--set",          "model.ffn_hidden=256"};
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }

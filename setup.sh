@@ -11,7 +11,7 @@ Usage: ./setup.sh COMMAND
   demo      install packages, build, reproduce a published table and draw the
             schedule of one of its settings
   test      install packages, build everything with warnings as errors, run
-            all tests and each benchmark once; with CI=true also sanitize
+            all tests and the benchmarks once; with CI=true also sanitize
   deps      only install the packages to build
   build     deps, then build build/release/pipewright
   sanitize  deps, then build and test with address and undefined-behaviour
@@ -173,8 +173,8 @@ browser() {
 
 # sanitize [FOLDER]: FOLDER is a build of the same sources, whose test cases are
 # linked as they are. Cases are not sanitized, so compiling them again would only
-# take time. With it two checks are left out, which take a quarter of the time:
-# of null, which the address sanitizer finds where it is read, and of alignment.
+# take time. With it two checks are left out, which take a quarter of the time: of
+# alignment, and of null, which the address sanitizer finds where it is read.
 sanitize() {
   deps
   # Listing the tests while building runs the binary. Leaks are not looked for:
@@ -182,12 +182,13 @@ sanitize() {
   export ASAN_OPTIONS=detect_leaks=0:malloc_context_size=8
   cmake --preset dev -DPIPEWRIGHT_TEST_OBJECTS="${1:-}" \
     -DPIPEWRIGHT_NOT_SANITIZED="${1:+null,alignment}"
-  compile dev all
-  note "tests with sanitizers"
-  ctest --preset dev --parallel "$(test_jobs)"
+  local failed=0
+  { compile dev all && note "tests with sanitizers" &&
+    ctest --preset dev --parallel "$(test_jobs)"; } || failed=$?
   # The next build in this folder compiles all, with all checks.
   [[ -z ${1:-} ]] || cmake --preset dev -DPIPEWRIGHT_TEST_OBJECTS= \
     -DPIPEWRIGHT_NOT_SANITIZED=
+  return "$failed"
 }
 
 test_all() {

@@ -103,16 +103,6 @@ function(compile_folders_together target)
       set_source_files_properties(${source} PROPERTIES
         UNITY_GROUP ${folder}_${group})
     endforeach()
-    # Reports and files are no hot code, and -O3 takes those templates half as
-    # long again.
-    if(folder MATCHES "^json")
-      math(EXPR last "${groups} - 1")
-      foreach(group RANGE ${last})
-        set_source_files_properties(
-          ${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/${target}.dir/Unity/unity_${folder}_${group}_cxx.cxx
-          PROPERTIES COMPILE_OPTIONS $<$<CONFIG:Release>:-O1>)
-      endforeach()
-    endif()
   endforeach()
   set_target_properties(${target} PROPERTIES
     UNITY_BUILD ON UNITY_BUILD_MODE GROUP)

@@ -158,6 +158,10 @@ StepSummary SummarizeSteps(const std::vector<Comparison>& rows) {
   out.dropped = static_cast<int>(dropped.size());
   if (!dropped.empty()) {
     counted.insert(counted.end(), dropped.begin(), dropped.end());
+    for (const KindSummary& kind : out.kinds) {
+      KindSummary all = KindOf(kind.kind, counted);
+      if (all.rows > kind.rows) out.kinds_with_dropped.push_back(all);
+    }
     out.interval_with_dropped = IntervalOf(std::move(counted));
   }
   return out;

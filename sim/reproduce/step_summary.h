@@ -62,6 +62,7 @@ struct StepSummary {
   // With those that do not count as their runs drop tokens, if there are any:
   // what leaving them out changes.
   int dropped = 0;
+  std::vector<KindSummary> kinds_with_dropped;  // of those that change
   IntervalSummary interval_with_dropped;
   int do_not_fit = 0;  // counted rows that ran, but are said not to fit
 };

@@ -106,10 +106,17 @@ std::string IntervalSentence(const StepSummary& summary) {
     const IntervalSummary& all = summary.interval_with_dropped;
     absl::StrAppendFormat(
         &text,
-        " With %d more steps, of runs that drop tokens and so do not count, it "
-        "would be %d of %d (%.1f %%), and a score of %.3f against %.3f.",
+        " %d more steps are of runs that drop tokens, for which estimates have "
+        "no "
+        "kernels; they do not count. With them %d of %d would lie inside "
+        "(%.1f %%), and the score would be %.3f against %.3f",
         summary.dropped, all.inside, all.rows, 100.0 * all.inside / all.rows,
         all.score, all.constant_score);
+    for (const KindSummary& kind : summary.kinds_with_dropped) {
+      absl::StrAppendFormat(&text, "; %s would be %.1f %% off in the mean",
+                            kind.kind, 100 * kind.absolute);
+    }
+    text.push_back('.');
   }
   return text;
 }

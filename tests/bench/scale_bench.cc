@@ -28,6 +28,7 @@ struct ScaleCase {
   bool native;
 };
 
+// tests/CMakeLists.txt (bench.once) names two of them by their index.
 const ScaleCase kScaleCases[] = {
     {"64 devices", 4, "dp-pp", "none", "16MiB", false},
     {"256", 16, "dp-pp", "none", "16MiB", false},

@@ -153,6 +153,7 @@ BENCHMARK_CAPTURE(BM_OdcStep, lb_mini, Packer::kLbMini)
     ->Iterations(1)
     ->UseRealTime();
 BENCHMARK_CAPTURE(BM_OdcStep, a_sample_each, Packer::kNone)
+    ->Arg(64)
     ->Arg(1024)
     ->Unit(benchmark::kSecond)
     ->Iterations(1)

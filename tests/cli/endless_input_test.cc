@@ -95,6 +95,14 @@ TEST_CASE("endless: a pipe without end is read up to the limit",
                {"/dev/stdin"});
 }
 
+TEST_CASE("endless: a small gzip bomb is refused", "[cli]") {
+  const TemporaryFolder folder;
+  const std::string path =
+      folder.Write("bomb.json.gz", testing::Gzip(std::string(1'000'000, '[')));
+  CheckRefused(absl::StrCat(BinaryPath(), " compare '", path, "' '", path, "'"),
+               {path});
+}
+
 TEST_CASE("endless: a gzip bomb is refused", "[cli][long]") {
   const TemporaryFolder folder;
   // What is skipped, what would be held, and what would be nested.

@@ -29,7 +29,8 @@ PwStatus Nothing(Arguments...) {
   return PW_OK;
 }
 
-// The CPU's, with its allocations counted; those that take long do nothing.
+// The CPU's, with its allocations counted. Blocks are taken before a kernel is
+// called, so what takes long does nothing.
 const PwKernels* CountingKernels() {
   static const PwKernels kernels = [] {
     PwKernels table = *pw_cpu_kernels();

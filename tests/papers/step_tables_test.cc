@@ -242,6 +242,34 @@ TEST_CASE("steps: the summary is that of a count by hand", "[papers]") {
         Approx(0.4 * (1.1 + 0.95 + 1.25) / 3).margin(0.02));
 }
 
+TEST_CASE("steps: what those that drop tokens would change is said",
+          "[papers]") {
+  std::vector<Comparison> rows = Planted();
+  const StepSummary before = SummarizeSteps(rows);
+  CHECK(before.dropped == 0);
+  CHECK_FALSE(absl::StrContains(StepSummaryToText(before), "drop tokens"));
+  rows.push_back(Row(StepGoals()[0].kind, "10", 15, 9, 16));  // +50 %, inside
+  rows.back().step->excluded = kTokensDropped;
+  rows.push_back(Row(StepGoals()[0].kind, "1", 0, 0, 0));
+  rows.back().step->excluded = kTokensDropped;
+  rows.back().step->refused = "no such field";
+  rows.back().rounded = "-";
+  const StepSummary after = SummarizeSteps(rows);
+  CHECK(after.counted == 4);
+  CHECK(after.excluded == 3);
+  CHECK(after.dropped == 1);
+  CHECK(after.interval.inside == 1);
+  CHECK(after.interval_with_dropped.rows == 4);
+  CHECK(after.interval_with_dropped.inside == 2);
+  REQUIRE(after.kinds_with_dropped.size() == 1);
+  CHECK(after.kinds_with_dropped[0].absolute == Approx(0.90 / 4));
+  CHECK(absl::StrContains(StepSummaryToText(after), "With them 2 of 4"));
+  // The tables write it so.
+  const auto steps = ReproduceSteps({.folder = "simumax_b200"}, "fast");
+  REQUIRE(steps.ok());
+  CHECK(SummarizeSteps(*steps).dropped == 6);
+}
+
 TEST_CASE("steps: a diff finds the planted change alone", "[papers]") {
   const Paper paper = {.name = "planted", .metric = "seconds"};
   const PaperResult before = {&paper, Planted()};

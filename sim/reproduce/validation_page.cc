@@ -106,9 +106,9 @@ std::string IntervalSentence(const StepSummary& summary) {
     const IntervalSummary& all = summary.interval_with_dropped;
     absl::StrAppendFormat(
         &text,
-        " %d more steps are of runs that drop tokens, for which estimates have "
-        "no "
-        "kernels; they do not count. With them %d of %d would lie inside "
+        " %d more steps do not count, as their runs drop tokens and estimates "
+        "have none of the kernels for that. With them %d of %d would lie "
+        "inside "
         "(%.1f %%), and the score would be %.3f against %.3f",
         summary.dropped, all.inside, all.rows, 100.0 * all.inside / all.rows,
         all.score, all.constant_score);

@@ -32,7 +32,7 @@ BUILD_PACKAGES=(
 BROWSER_PACKAGES=(chromium:chromium nodejs:node npm:npm)
 
 # CI has 90 minutes: sanitized tests begin before this second of them, or not.
-SANITIZE_BEFORE=1500
+SANITIZE_BEFORE=1900
 
 note() { printf '== [%d s] %s\n' "$SECONDS" "$*"; }
 fail() {

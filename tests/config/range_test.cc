@@ -263,7 +263,7 @@ TEST_CASE("range: at its ends every number is refused or leads to numbers",
 }
 
 TEST_CASE("range: two numbers at their ends are refused or lead to numbers",
-          "[config]") {
+          "[config][long]") {
   const std::vector<NumberField> fields = AllNumbers();
   std::mt19937 random(20260101);
   const auto any = [&](size_t count) { return random() % count; };

@@ -6,9 +6,12 @@
 #include "sim/engine/fast_engine.h"
 #include "tests/support/random_program.h"
 #include "tests/support/reference_engine.h"
+#include "tests/support/rounds.h"
 
 namespace pipewright {
 namespace {
+
+using testing::Rounds;
 
 void CheckEqual(const RunSummary& fast, const RunSummary& reference) {
   REQUIRE(fast.row_of_replica.size() == reference.row_of_replica.size());
@@ -33,7 +36,8 @@ TEST_CASE("engine: fast equals the reference on random programs", "[engine]") {
   int false_starts = 0;
   int overlaps = 0;
   int deadlocks = 0;
-  for (uint32_t seed = 1; seed <= 3000; ++seed) {
+  const uint32_t seeds = Rounds(3000);
+  for (uint32_t seed = 1; seed <= seeds; ++seed) {
     absl::StatusOr<RandomProgram> made = MakeRandomProgram(seed, {});
     if (!made.ok()) {  // sizes that the schedule refuses
       INFO(seed << " " << made.status());
@@ -62,11 +66,11 @@ TEST_CASE("engine: fast equals the reference on random programs", "[engine]") {
     }
   }
   // Most seeds make a program, and holding rules make some of them deadlock.
-  CHECK(compared > 1500);
-  CHECK(hooked > 1000);
-  CHECK(false_starts > 200);
-  CHECK(overlaps > 200);
-  CHECK(deadlocks > 20);
+  CHECK(compared > Rounds(1500));
+  CHECK(hooked > Rounds(1000));
+  CHECK(false_starts > Rounds(200));
+  CHECK(overlaps > Rounds(200));
+  CHECK(deadlocks > Rounds(20));
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ TEST_CASE("kernels: a layer in fp8 is that of the reference", "[kernels]") {
   RunAll(Fp8LayerChecks(), PW_BF16);
 }
 
-TEST_CASE("kernels: B and W are the numeric gradient", "[kernels]") {
+TEST_CASE("kernels: B and W are the numeric gradient", "[kernels][long]") {
   RunAll(GradientChecks(), PW_FP32);
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
 #include "sim/base/file.h"
 #include "sim/cli/execute_predict.h"
 #include "sim/config/prepare.h"
@@ -22,22 +23,11 @@ using Arguments = std::vector<std::string>;
 
 // With hops of 1 ms, unless `more` says what links there are.
 BinaryResult Execute(const Arguments& more) {
-  Arguments arguments = {"execute",
-                         "--model",
-                         "gpt-tiny",
-                         "--set",
-                         "model.hidden=64",
-                         "--set",
-                         "model.ffn_hidden=256",
-                         "--schedule",
-                         "1f1b",
-                         "--pp",
-                         "2",
-                         "--microbatches",
-                         "4",
-                         "--steps",
-                         "2",
-                         "--json"};
+  Arguments arguments = absl::StrSplit(
+      "execute --model gpt-tiny --set model.hidden=64 --set "
+      "model.ffn_hidden=256 --schedule 1f1b --pp 2 --microbatches 4 --steps 2 "
+      "--json",
+      ' ');
   bool links = false;
   for (const std::string& argument : more) {
     links |= argument == "--p2p" || argument == "--system";

@@ -144,22 +144,11 @@ TEST_CASE("flags: execute names what it makes nothing of", "[cli]") {
 
 TEST_CASE("flags: execute takes the time of links on clocks that compute it",
           "[cli]") {
-  const std::vector<std::string> words = {"execute",
-                                          "--model",
-                                          "gpt-tiny",
-                                          "--set",
-                                          "model.hidden=64",
-                                          "--set",
-                                          "model.ffn_hidden=256",
-                                          "--schedule",
-                                          "1f1b",
-                                          "--pp",
-                                          "2",
-                                          "--microbatches",
-                                          "2",
-                                          "--steps",
-                                          "2",
-                                          "--json"};
+  const std::vector<std::string> words = absl::StrSplit(
+      "execute --model gpt-tiny --set model.hidden=64 --set "
+      "model.ffn_hidden=256 --schedule 1f1b --pp 2 --microbatches 2 --steps 2 "
+      "--json",
+      ' ');
   const BinaryResult hops = RunHere(Plus(words, {"--p2p", "50ms"}));
   INFO(hops.err);
   REQUIRE(hops.exit_code == 0);

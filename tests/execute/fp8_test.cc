@@ -3,6 +3,8 @@
 #include <string>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 #include "tests/support/small_training.h"
@@ -79,26 +81,13 @@ TEST_CASE("execute: fp8 is refused where the device has none", "[execute]") {
 
 TEST_CASE("execute: --precision fp8 trains in fp8", "[cli]") {
   const auto execute = [](const std::string& precision) {
-    return testing::RunBinary({"execute",
-                               "--schedule",
-                               "1f1b",
-                               "--pp",
-                               "2",
-                               "--microbatches",
-                               "2",
-                               "--model",
-                               "gpt-tiny",
-                               "--set",
-                               "model.hidden=64",
-                               "--set",
-                               "model.ffn_hidden=256",
-                               "--sequence",
-                               "16",
-                               "--steps",
-                               "2",
-                               "--json",
-                               "--precision",
-                               precision});
+    return testing::RunBinary(absl::StrSplit(
+        absl::StrCat("execute --schedule 1f1b --pp 2 --microbatches 2 --model "
+                     "gpt-tiny --set model.hidden=64 --set "
+                     "model.ffn_hidden=256 --sequence 16 --steps 2 --json "
+                     "--precision ",
+                     precision),
+        ' '));
   };
   const testing::BinaryResult eight = execute("fp8");
   INFO(eight.err);

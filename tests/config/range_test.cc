@@ -27,7 +27,7 @@
 #include "tests/support/json.h"
 #include "tests/support/shapes.h"
 
-namespace pipewright {
+namespace pipewright::range_test {
 namespace {
 
 using testing::Json;
@@ -309,4 +309,4 @@ TEST_CASE("range: bytes that no integer holds are refused by their field",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::range_test

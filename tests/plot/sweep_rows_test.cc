@@ -13,7 +13,7 @@
 #include "sim/sweep/store.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::sweep_rows_test {
 namespace {
 
 using nlohmann::ordered_json;
@@ -123,4 +123,4 @@ TEST_CASE("plot: the name of a row says its file", "[plot]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::sweep_rows_test

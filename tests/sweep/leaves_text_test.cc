@@ -8,7 +8,7 @@
 
 #include "sim/sweep/leaves.h"
 
-namespace pipewright {
+namespace pipewright::leaves_text_test {
 namespace {
 
 using nlohmann::ordered_json;
@@ -59,4 +59,4 @@ TEST_CASE("sweep: leaves are written as the JSON library writes them",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::leaves_text_test

@@ -19,7 +19,7 @@ set(PIPEWRIGHT_LIGHT "sim/(report|reproduce|plot|explain|diagnose|compare)/\
 # What can corrupt memory: readers of files from outside, and what works on arrays
 # by index. The sanitized tests of `ci` compile these files with sanitizers.
 set(PIPEWRIGHT_EXPOSED "sim/(engine|program|schedule|trace|profile|sequences)/\
-|sim/model/hf_config\\.cc$|sim/config/config_(io|tree|message|values)\\.cc$\
+|sim/model/hf_config\\.cc$|sim/config/config_(io|mapping|message|textproto|tree|values)\\.cc$\
 |sim/search/(foreign_[a-z]*|shell_words)\\.cc$\
 |sim/diagnose/(read_table|table_rows|kineto_job|trace_job)\\.cc$\
 |sim/compare/(foreign_trace|run_summary)\\.cc$|sim/plot/read_points\\.cc$\
@@ -66,9 +66,11 @@ function(compile_folders_together target)
     cmake_path(GET path PARENT_PATH folder)
     string(MAKE_C_IDENTIFIER "${part}_${folder}" group)
     # Headers of SimGrid and protobuf are no others' business.
-    if(path MATCHES "/simgrid_[a-z]+\\.cc$|_io\\.cc$")
-      cmake_path(GET path STEM stem)
-      string(APPEND group _${stem})
+    if(path MATCHES "/simgrid_[a-z]+\\.cc$")
+      string(APPEND group _simgrid)
+    elseif(path MATCHES
+        "_io\\.cc$|/config_(mapping|message|textproto|values)\\.cc$")
+      string(APPEND group _proto)
     endif()
     file(SIZE ${source} bytes)
     if(NOT group IN_LIST groups)

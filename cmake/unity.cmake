@@ -1,9 +1,8 @@
 # Several files of one folder in one compilation, which reads the headers that
 # they share once. For the presets whose time counts: demo, ci, dev. `release`
 # compiles file by file, for clang-tidy, and shows what a file fails to include.
-# Names in anonymous namespaces are therefore unique within a folder, and among
-# files with JSON (below); not in schedules/ and topologies/, where each file is on
-# its own.
+# Names in anonymous namespaces are therefore unique within a folder; not in
+# schedules/ and topologies/, where each file is on its own.
 option(PIPEWRIGHT_UNITY "Compile the files of a folder together" OFF)
 
 # About so many, so that two compilers always have work, and none needs more than
@@ -14,15 +13,13 @@ set(PIPEWRIGHT_UNITY_FILES 8)
 # apart from the others, which a change of it then leaves alone.
 set(PIPEWRIGHT_UNITY_HEADER sim/program/program.h)
 
-# The templates of nlohmann's JSON take each compilation 7 s, with sanitizers 14.
-# So files of all folders that see them are compiled together, apart by which of
-# its two types they use; what they name in anonymous namespaces is unique among
-# them as well.
+# The templates of nlohmann's JSON take each compilation 3 to 7 s, so the few files
+# that see them (tests/layering_test.cc names them) are compiled together; but for
+# sim/base/json.cc, as Json means the other type in them.
 set(PIPEWRIGHT_UNITY_JSON nlohmann/json.hpp)
 
 # Is `header` among what `path` includes, or what that includes, as it was when
-# CMake ran? An answer that has become wrong costs time; where it puts both types
-# of JSON into one compilation that fails, and CMake has to run again.
+# CMake ran? An answer that has become wrong costs time only.
 function(sees_header path header result)
   get_property(known GLOBAL PROPERTY sees_${header}_${path})
   if("${known}" STREQUAL "")
@@ -47,20 +44,13 @@ function(sees_header path header result)
   set(${result} ${known} PARENT_SCOPE)
 endfunction()
 
-# Where `path` is compiled: its folder, or for all folders that of JSON.
+# Where `path` is compiled: with its folder, or with the files that see JSON.
 function(unity_folder path result)
   cmake_path(GET path PARENT_PATH folder)
   string(MAKE_C_IDENTIFIER ${folder} folder)
   sees_header(${path} ${PIPEWRIGHT_UNITY_JSON} sees)
   if(sees)
-    file(STRINGS ${PROJECT_SOURCE_DIR}/${path} plain
-      REGEX "nlohmann::json($|[^a-z_])")
-    file(STRINGS ${PROJECT_SOURCE_DIR}/${path} ordered REGEX "ordered_json")
-    if(plain AND NOT ordered)
-      set(folder json_plain)
-    else()
-      set(folder json)
-    endif()
+    set(folder json)
   endif()
   sees_header(${path} ${PIPEWRIGHT_UNITY_HEADER} sees)
   if(sees)
@@ -80,6 +70,7 @@ function(compile_folders_together target)
     # Headers of SimGrid and protobuf are no others' business.
     if(NOT path MATCHES "^(sim|calibrate|execute)/.*\\.cc$"
         OR path MATCHES "^sim/reproduce/"
+        OR path STREQUAL "sim/base/json.cc"
         OR path MATCHES "/simgrid_[a-z]+\\.cc$|_io\\.cc$")
       continue()
     endif()

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <ostream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -482,6 +483,10 @@ bool operator==(const Json& a, const Json& b) {
     default:
       return true;
   }
+}
+
+std::ostream& operator<<(std::ostream& out, const Json& json) {
+  return out << json.dump();
 }
 
 std::string QuotedJson(absl::string_view text) {

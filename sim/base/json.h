@@ -9,6 +9,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <iosfwd>
+#include <map>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -62,6 +64,12 @@ class Json {
     reserve(list.size());
     // A bool has no address in its vector.
     for (const T& each : list) push_back(each);
+  }
+  template <typename T>
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  Json(const std::map<std::string, T>& values) : Json(object()) {
+    reserve(values.size());
+    for (const auto& [key, value] : values) append(key, value);
   }
   // {{"key", value}, ...} is an object: a list of pairs that begin with a text.
   // Anything else in braces is a list. Both take what stands in the braces.
@@ -143,6 +151,7 @@ class Json {
 
   // Numbers are equal by value, objects by the order of their keys too.
   friend bool operator==(const Json& a, const Json& b);
+  friend std::ostream& operator<<(std::ostream& out, const Json& json);
 
  private:
   union Value {

@@ -3,6 +3,7 @@
 # Optional: LEFT_OUT, a tag whose cases are no entry; PREFIX of the entries' names;
 # TAGS, files with cases of none of which are no entry; ENVIRONMENT of the entries.
 # Files of one name in two folders are one entry.
+cmake_minimum_required(VERSION 3.25)
 if(LEFT_OUT)
   set(left_out "~${LEFT_OUT}")
 endif()

@@ -106,7 +106,7 @@ class Numbers {
   const std::vector<NumberField>& fields() const { return fields_; }
 
  private:
-  static std::string Text(double value) { return pipewright::Text(value); }
+  static std::string Text(double value) { return range_test::Text(value); }
   std::vector<NumberField> fields_;
 };
 

@@ -53,7 +53,7 @@ function(compile_folders_together target)
     cmake_path(ABSOLUTE_PATH source)
     cmake_path(RELATIVE_PATH source BASE_DIRECTORY ${PROJECT_SOURCE_DIR}
       OUTPUT_VARIABLE path)
-    if(NOT path MATCHES "\\.cc$" OR path MATCHES "^(build|\\.\\.)/")
+    if(NOT path MATCHES "\\.cc$" OR path MATCHES "^(build|kernels|\\.\\.)/")
       continue()
     endif()
     part_of(${path} part)

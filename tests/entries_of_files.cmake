@@ -1,8 +1,8 @@
 # Run after a link of tests: writes OUTPUT, which gives ctest one entry for each test
 # file and kind (see entries.cmake). TESTS is the binary, FOLDER where it runs.
 # Optional: LEFT_OUT, a tag whose cases are no entry; PREFIX of the entries' names;
-# TAGS, files with cases of none of which are no entry; ENVIRONMENT of the entries.
-# Files of one name in two folders are one entry.
+# TAGS, cases without any of which are no entry; ENVIRONMENT of the entries. Files of
+# one name in two folders are one entry.
 cmake_minimum_required(VERSION 3.25)
 if(LEFT_OUT)
   set(left_out "~${LEFT_OUT}")
@@ -19,16 +19,30 @@ function(files_of spec result)
 endfunction()
 
 files_of("[long]" slow)
-files_of("${TAGS}" wanted)
+string(REPLACE "," ";" wanted "${TAGS}")
+# With TAGS a part of a specification may match nothing.
+set(warn "\"--warn\" \"NoTests\" ")
+if(wanted)
+  set(warn)
+endif()
+
+# any_of(SPEC RESULT): SPEC with each tag of TAGS, or as it is.
+function(any_of spec result)
+  list(TRANSFORM wanted APPEND "${spec}" OUTPUT_VARIABLE specs)
+  list(JOIN specs "," specs)
+  if(NOT wanted)
+    set(specs "${spec}")
+  endif()
+  set(${result} "${specs}" PARENT_SCOPE)
+endfunction()
 
 function(add_entries kind spec properties)
-  files_of("${spec}" tags)
+  any_of("${spec}" all)
+  files_of("${all}" tags)
   set(script)
   foreach(tag IN LISTS tags)
     string(REGEX REPLACE "^\\[#(.*)\\]$" "\\1" name "${tag}")
-    if(NOT tag IN_LIST wanted)
-      continue()
-    endif()
+    any_of("${tag}${spec}" cases)
     # The longest first, so that others run beside them to the end.
     set(cost 0)
     if(tag IN_LIST slow)
@@ -36,7 +50,7 @@ function(add_entries kind spec properties)
     endif()
     set(name "${PREFIX}${kind}${name}")
     string(APPEND script "add_test(\"${name}\" \"${TESTS}\" "
-      "--filenames-as-tags --warn NoTests \"${tag}${spec}\")\n"
+      "\"--filenames-as-tags\" ${warn}\"${cases}\")\n"
       "set_tests_properties(\"${name}\" PROPERTIES COST ${cost} "
       "WORKING_DIRECTORY \"${FOLDER}\" ENVIRONMENT \"${ENVIRONMENT}\" "
       "${properties})\n")

@@ -255,5 +255,31 @@ TEST_CASE("repository: only surroundings may be missing", "[repository]") {
                         "tests/support/mpirun.cc"});
 }
 
+// What is compiled together has names of its own. A file that defines what a
+// header declares, behind its anonymous namespace, has that header's namespace.
+TEST_CASE("repository: an anonymous namespace stands in the file's own",
+          "[repository]") {
+  int files = 0;
+  for (const std::string& path : AllFiles()) {
+    const bool is_test = absl::EndsWith(path, "_test.cc");
+    const bool is_instance = absl::EndsWith(path, ".cc") &&
+                             (absl::StartsWith(path, "schedules/") ||
+                              absl::StartsWith(path, "topologies/") ||
+                              absl::StartsWith(path, "sim/reproduce/"));
+    if (!is_test && !is_instance) continue;
+    const std::string text = Read(path);
+    if (!absl::StrContains(text, "\nnamespace {\n")) continue;
+    if (!is_test &&
+        !absl::StrContains(text, "}  // namespace\n}  // namespace ")) {
+      continue;
+    }
+    ++files;
+    INFO(path);
+    const std::string stem = fs::path(path).stem();
+    CHECK(absl::StrContains(text, absl::StrCat("::", stem, " {\n")));
+  }
+  CHECK(files > 300);
+}
+
 }  // namespace
 }  // namespace pipewright::repository_test

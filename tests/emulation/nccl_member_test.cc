@@ -11,7 +11,7 @@
 #include "tests/emulation/nccl/member.h"
 #include "tests/support/run_binary.h"
 
-namespace emulated_nccl {
+namespace emulated_nccl::nccl_member_test {
 namespace {
 
 struct Stream {
@@ -332,4 +332,4 @@ TEST_CASE("emulated nccl: a split orders by key", "[execute][nccl]") {
 }
 
 }  // namespace
-}  // namespace emulated_nccl
+}  // namespace emulated_nccl::nccl_member_test

@@ -18,7 +18,7 @@
 #include "sim/topology/registry.h"
 #include "tests/support/paths.h"
 
-namespace pipewright {
+namespace pipewright::layering_test {
 namespace {
 
 using Strings = std::vector<std::string>;
@@ -415,4 +415,4 @@ TEST_CASE("layering: every instance is registered by a file", "[layering]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::layering_test

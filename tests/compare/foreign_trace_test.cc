@@ -13,7 +13,7 @@
 #include "sim/trace/export.h"
 #include "tests/trace/example.h"
 
-namespace pipewright {
+namespace pipewright::foreign_trace_test {
 namespace {
 
 ReadTrace Example() {
@@ -170,4 +170,4 @@ TEST_CASE("foreign trace: says what is missing", "[compare]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::foreign_trace_test

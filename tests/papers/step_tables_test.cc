@@ -22,7 +22,7 @@
 #include "tests/support/paths.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::step_tables_test {
 namespace {
 
 using testing::RunBinary;
@@ -331,4 +331,4 @@ TEST_CASE("steps: docs/validation.md is what the program writes",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::step_tables_test

@@ -22,7 +22,7 @@
 #include "tests/support/page_block.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::figure_test {
 namespace {
 
 using testing::TemporaryFolder;
@@ -286,4 +286,4 @@ TEST_CASE("plot: page for the browser test", "[.browser-pages]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::figure_test

@@ -13,7 +13,7 @@
 #include "sim/sweep/store.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::sweep_rows_test {
 namespace {
 
 using testing::TemporaryFolder;
@@ -122,4 +122,4 @@ TEST_CASE("plot: the name of a row says its file", "[plot]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::sweep_rows_test

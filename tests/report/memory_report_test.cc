@@ -10,7 +10,7 @@
 #include "tests/support/memory_example.h"
 #include "tests/support/xml_check.h"
 
-namespace pipewright {
+namespace pipewright::memory_report_test {
 namespace {
 
 using testing::Count;
@@ -149,4 +149,4 @@ TEST_CASE("memory picture: a row a rank, the limit, a legend",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::memory_report_test

@@ -8,7 +8,7 @@
 #include "sim/report/cost_html.h"
 #include "sim/report/cost_report.h"
 
-namespace pipewright {
+namespace pipewright::throughput_test {
 namespace {
 
 Throughput ByHand() {
@@ -106,4 +106,4 @@ TEST_CASE("cost report: shares of operations sum to one", "[report]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::throughput_test

@@ -8,7 +8,7 @@
 #include "sim/base/json.h"
 #include "sim/sweep/leaves.h"
 
-namespace pipewright {
+namespace pipewright::leaves_text_test {
 namespace {
 
 TEST_CASE("sweep: leaves are written as JSON", "[sweep]") {
@@ -54,4 +54,4 @@ TEST_CASE("sweep: leaves are written as JSON", "[sweep]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::leaves_text_test

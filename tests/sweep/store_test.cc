@@ -18,7 +18,7 @@
 #include "sim/sweep/reader.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::store_test {
 namespace {
 
 using testing::TemporaryFolder;
@@ -305,4 +305,4 @@ TEST_CASE("sweep: CSV and JSON Lines have every row", "[sweep]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::store_test

@@ -25,7 +25,7 @@
 #include "tests/support/paths.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::sweep_test {
 namespace {
 
 using testing::BinaryResult;
@@ -369,4 +369,4 @@ TEST_CASE("sweep: a full disk is an error and earlier rows stay", "[sweep]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::sweep_test

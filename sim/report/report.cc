@@ -187,7 +187,7 @@ std::string IntervalText(const StepInterval& interval, double iteration_s) {
 
 Json IntervalToJson(const std::optional<StepInterval>& interval) {
   if (!interval) return nullptr;
-  return {interval->low_s, interval->high_s};
+  return Json::array({interval->low_s, interval->high_s});
 }
 
 Json ReportTree(const Report& report) {

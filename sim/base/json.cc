@@ -240,30 +240,20 @@ class TreeHandler : public nlohmann::json_sax<nlohmann::json> {
 
 }  // namespace
 
-Json::Json(const char* text) : Json(absl::string_view(text)) {}
+Json::Json(const char* text) { SetText(text); }
 
-Json::Json(absl::string_view text) : Json(std::string(text)) {}
-
-Json::Json(std::string text) {
+void Json::SetText(std::string text) {
   value_.text = new std::string(std::move(text));
   type_ = Type::kString;
 }
 
-Json::Json(std::initializer_list<Json> parts) {
-  const bool pairs =
-      std::all_of(parts.begin(), parts.end(), [](const Json& part) {
-        return part.is_array() && part.size() == 2 && part[0].is_string();
-      });
-  if (!pairs) {
-    *this = array(parts);
-    return;
-  }
-  *this = object();
-  value_.members->reserve(parts.size());
-  for (const Json& part : parts) {
-    std::vector<Json>& pair = *part.value_.list;
-    PW_CHECK(!contains(pair[0].text()));
-    append(pair[0].text(), std::move(pair[1]));
+Json::Json(std::initializer_list<Field> fields) : Json(object()) {
+  value_.members->reserve(fields.size());
+  for (const Field& field : fields) {
+    PW_CHECK(!contains(field.key));
+    Member& member = value_.members->emplace_back();
+    member.key = std::string(field.key);
+    member.value.Take(field.value);
   }
 }
 
@@ -312,14 +302,17 @@ Json Json::object() {
   return out;
 }
 
-Json Json::array(std::initializer_list<Json> parts) {
+Json Json::array() {
   Json out;
   out.value_.list = new std::vector<Json>();
   out.type_ = Type::kArray;
-  out.reserve(parts.size());
-  for (const Json& part : parts) {
-    out.value_.list->emplace_back().Take(part);
-  }
+  return out;
+}
+
+Json Json::array(std::initializer_list<Json> list) {
+  Json out = array();
+  out.reserve(list.size());
+  for (const Json& each : list) out.value_.list->emplace_back().Take(each);
   return out;
 }
 

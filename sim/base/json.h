@@ -13,6 +13,7 @@
 #include <map>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -34,6 +35,7 @@ class Json {
   };
   // A key of an object with its value.
   struct Member;
+  struct Field;
 
   Json() noexcept = default;
   Json(std::nullptr_t) noexcept {}  // NOLINT(google-explicit-constructor)
@@ -55,9 +57,14 @@ class Json {
       value_.natural = value;
     }
   }
-  Json(const char* text);        // NOLINT(google-explicit-constructor)
-  Json(std::string text);        // NOLINT(google-explicit-constructor)
-  Json(absl::string_view text);  // NOLINT(google-explicit-constructor)
+  Json(const char* text);  // NOLINT(google-explicit-constructor)
+  // Nothing that becomes a text only when it is in braces.
+  template <typename T>
+  requires std::is_same_v<T, std::string> ||
+      std::is_same_v<T, absl::string_view>
+      Json(T text) {  // NOLINT(google-explicit-constructor)
+    SetText(std::string(std::move(text)));
+  }
   template <typename T>
   Json(const std::vector<T>& list)  // NOLINT(google-explicit-constructor)
       : Json(array()) {
@@ -71,9 +78,9 @@ class Json {
     reserve(values.size());
     for (const auto& [key, value] : values) append(key, value);
   }
-  // {{"key", value}, ...} is an object: a list of pairs that begin with a text.
-  // Anything else in braces is a list. Both take what stands in the braces.
-  Json(std::initializer_list<Json> parts);  // NOLINT
+  // {{"key", value}, ...}: an object of keys that differ. It takes what stands
+  // in the braces. A list in braces is array({value, ...}).
+  Json(std::initializer_list<Field> fields);  // NOLINT
   Json(const Json& other);
   Json(Json&& other) noexcept { Take(other); }
   Json& operator=(Json other) noexcept;
@@ -82,7 +89,9 @@ class Json {
   }
 
   static Json object();
-  static Json array(std::initializer_list<Json> parts = {});
+  static Json array();
+  // It takes what stands in the braces.
+  static Json array(std::initializer_list<Json> list);
 
   Type type() const { return type_; }
   bool is_null() const { return type_ == Type::kNull; }
@@ -171,6 +180,7 @@ class Json {
     other.type_ = Type::kNull;
   }
   void Destroy();
+  void SetText(std::string text);
   Json& At(size_t index);
   std::vector<Json>& List();
   std::vector<Member>& Members();
@@ -181,6 +191,11 @@ class Json {
 
 struct Json::Member {
   std::string key;
+  Json value;
+};
+
+struct Json::Field {
+  absl::string_view key;
   Json value;
 };
 

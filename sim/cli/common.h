@@ -13,12 +13,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "sim/base/json.h"
 #include "sim/cli/output_files.h"
 #include "sim/config/config_edit.h"
 #include "sim/config/run_config.h"
 
 namespace pipewright {
+
+class Json;
 
 // What the chosen verb does; set while the command line is parsed.
 using Action = std::function<absl::Status()>;

@@ -4,11 +4,12 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "sim/base/json.h"
 #include "sim/cli/common.h"
 #include "sim/cli/output_files.h"
 
 namespace pipewright {
+
+class Json;
 
 // name, summary and params of each shape.
 Json TopologyRows();

@@ -45,7 +45,7 @@ Json ToJson(const Finding& finding) {
     const bool links = finding.places[0].second >= 0;
     Json& places = json[links ? "links" : "ranks"] = Json::array();
     for (const auto& [rank, peer] : finding.places) {
-      places.push_back(links ? Json({rank, peer}) : Json(rank));
+      places.push_back(links ? Json::array({rank, peer}) : Json(rank));
     }
   }
   if (finding.iteration >= 0) json["iteration"] = finding.iteration;

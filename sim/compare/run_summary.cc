@@ -114,7 +114,9 @@ Json ControlJson(const std::optional<ControlSummary>& control) {
 
 Json PairsJson(const Pairs& pairs) {
   Json out = Json::array();
-  for (const auto& [one, two] : pairs) out.push_back({one, two});
+  for (const auto& [one, two] : pairs) {
+    out.push_back(Json::array({one, two}));
+  }
   return out;
 }
 

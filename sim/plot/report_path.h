@@ -8,9 +8,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "sim/base/json.h"
 
 namespace pipewright {
+
+class Json;
 
 // Null where the report has no such value, or null there. Error:
 // kInvalidArgument where `path` leads to something that is no number or text.

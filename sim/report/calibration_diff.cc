@@ -36,7 +36,7 @@ std::string DiffReport(const Profile& before, const Profile& after, bool json) {
            {"before_s", time.before_s},
            {"after_s", time.after_s},
            {"ratio", time.ratio},
-           {"interval", {time.ratio_low, time.ratio_high}},
+           {"interval", Json::array({time.ratio_low, time.ratio_high})},
            {"drift_known", time.drift},
            {"interval_known", time.known},
            {"significant",

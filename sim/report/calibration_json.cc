@@ -95,9 +95,10 @@ Json CalibrationJson(const Profile& profile) {
     report["interference"].push_back(
         {{"key", KeyOf(entry)},
          {"pass_slowdown", entry.pass_slowdown},
-         {"pass_interval", {entry.pass_low, entry.pass_high}},
+         {"pass_interval", Json::array({entry.pass_low, entry.pass_high})},
          {"beside_slowdown", entry.beside_slowdown},
-         {"beside_interval", {entry.beside_low, entry.beside_high}}});
+         {"beside_interval",
+          Json::array({entry.beside_low, entry.beside_high})}});
   }
   report["transfers"] = Json::array();
   for (const TransferEntry& entry : profile.transfers) {

@@ -2,10 +2,11 @@
 // the text has too. Seconds, bytes.
 #pragma once
 
-#include "sim/base/json.h"
 #include "sim/profile/profile.h"
 
 namespace pipewright {
+
+class Json;
 
 // F, (R,) B, W back to back over the sum of the three by themselves, and the
 // price of the split: (B+W) / BW. 0 where a pass is missing.

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "sim/base/json.h"
 #include "sim/engine/engine.h"
 
 namespace pipewright {
 
+class Json;
 struct Program;
 struct Report;
 

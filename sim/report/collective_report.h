@@ -5,10 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "sim/base/json.h"
-
 namespace pipewright {
 
+class Json;
 struct Program;
 
 struct CollectiveReport {

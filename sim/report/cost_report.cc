@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "sim/base/json.h"
-#include "sim/report/json_row.h"
 
 namespace pipewright {
 namespace {
@@ -83,32 +82,28 @@ Json CostsToJson(const CostReport& report) {
               {"optimizer_s", report.optimizer_s}};
   Json stages = Json::array();
   for (const StageCosts& stage : report.stages) {
-    stages.push_back(JsonRow(4)
-                         .Add("forward_s", stage.forward_s)
-                         .Add("backward_input_s", stage.backward_input_s)
-                         .Add("backward_weight_s", stage.backward_weight_s)
-                         .Add("recompute_s", stage.recompute_s)
-                         .Take());
+    stages.push_back({{"forward_s", stage.forward_s},
+                      {"backward_input_s", stage.backward_input_s},
+                      {"backward_weight_s", stage.backward_weight_s},
+                      {"recompute_s", stage.recompute_s}});
   }
   out["stages"] = std::move(stages);
   Json ops = Json::array();
   for (const OpCost& row : report.ops) {
-    ops.push_back(JsonRow(14)
-                      .Add("block", row.block)
-                      .Add("blocks", row.blocks)
-                      .Add("name", row.op)
-                      .Add("pass", row.pass)
-                      .Add("flops", row.flops)
-                      .Add("bytes", row.bytes)
-                      .Add("seconds", row.seconds)
-                      .Add("comm_seconds", row.comm_seconds)
-                      .Add("beside_seconds", row.beside_seconds)
-                      .Add("launches", row.launches)
-                      .Add("host_seconds", row.host_seconds)
-                      .Add("share", row.share)
-                      .Add("how", row.how)
-                      .Add("error", row.error > 0 ? Json(row.error) : Json())
-                      .Take());
+    ops.push_back({{"block", row.block},
+                   {"blocks", row.blocks},
+                   {"name", row.op},
+                   {"pass", row.pass},
+                   {"flops", row.flops},
+                   {"bytes", row.bytes},
+                   {"seconds", row.seconds},
+                   {"comm_seconds", row.comm_seconds},
+                   {"beside_seconds", row.beside_seconds},
+                   {"launches", row.launches},
+                   {"host_seconds", row.host_seconds},
+                   {"share", row.share},
+                   {"how", row.how},
+                   {"error", row.error > 0 ? Json(row.error) : Json()}});
   }
   out["ops"] = std::move(ops);
   return out;

@@ -5,13 +5,14 @@
 #include <string>
 #include <vector>
 
-#include "sim/base/json.h"
 #include "sim/cost/analytic.h"
 #include "sim/cost/block_prices.h"
 #include "sim/cost/pass_costs.h"
 #include "sim/model/stages.h"
 
 namespace pipewright {
+
+class Json;
 
 // One pass of one operation of a block, for one slice of a microbatch on one
 // device.

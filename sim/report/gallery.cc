@@ -212,7 +212,9 @@ std::string Data(const Entries& drawn) {
   add("bubble_fraction.global", global);
   add(kGalleryX, peak);
   Json charts = Json::array();
-  for (const char* y : kGalleryCharts) charts.push_back({kGalleryX, y});
+  for (const char* y : kGalleryCharts) {
+    charts.push_back(Json::array({kGalleryX, y}));
+  }
   data.json()["points"] = {{"count", drawn.size()},
                            {"front", true},
                            {"columns", std::move(columns)},

@@ -7,10 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "sim/base/json.h"
 #include "sim/engine/engine.h"
 
 namespace pipewright {
+
+class Json;
 
 struct JitterReport {
   std::string kind;  // as configured: "profile", "3%"

@@ -10,7 +10,6 @@
 #include "sim/base/json.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
-#include "sim/report/json_row.h"
 
 namespace pipewright {
 namespace {
@@ -214,30 +213,27 @@ Json MemoryToJson(const MemoryReport& report) {
   Json ranks = Json::array();
   for (size_t rank = 0; rank < report.memory->ranks.size(); ++rank) {
     const RankMemory& row = report.memory->ranks[rank];
-    JsonRow at_peak(kNumMemoryKinds);
+    Json at_peak = Json::object();
+    at_peak.reserve(kNumMemoryKinds);
     for (int kind = 0; kind < kNumMemoryKinds; ++kind) {
-      at_peak.Add(keys[kind].c_str(), row.at_peak.of[kind]);
+      at_peak.append(keys[kind], row.at_peak.of[kind]);
     }
     Json cause;
     if (row.pass_index >= 0) {
-      cause = JsonRow(4)
-                  .Add("pass", PassToString(*report.schedule, row.pass))
-                  .Add("index", row.pass_index)
-                  .Add("stage", row.stage)
-                  .Add("op", row.op)
-                  .Take();
+      cause = {{"pass", PassToString(*report.schedule, row.pass)},
+               {"index", row.pass_index},
+               {"stage", row.stage},
+               {"op", row.op}};
     }
-    ranks.push_back(JsonRow(9)
-                        .Add("rank", rank)
-                        .Add("peak_bytes", row.peak())
-                        .Add("needed_bytes", row.needed())
-                        .Add("at_peak", at_peak.Take())
-                        .Add("peak_activation_bytes", row.peak_activations)
-                        .Add("peak_host_bytes", row.peak_host())
-                        .Add("context", row.context)
-                        .Add("fragmentation", row.fragmentation)
-                        .Add("cause", std::move(cause))
-                        .Take());
+    ranks.push_back({{"rank", rank},
+                     {"peak_bytes", row.peak()},
+                     {"needed_bytes", row.needed()},
+                     {"at_peak", std::move(at_peak)},
+                     {"peak_activation_bytes", row.peak_activations},
+                     {"peak_host_bytes", row.peak_host()},
+                     {"context", row.context},
+                     {"fragmentation", row.fragmentation},
+                     {"cause", std::move(cause)}});
   }
   out["ranks"] = std::move(ranks);
   if (!report.changes.empty()) {

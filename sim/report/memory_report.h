@@ -9,11 +9,12 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "sim/base/json.h"
 #include "sim/memory/schedule_memory.h"
 #include "sim/schedule/schedule.h"
 
 namespace pipewright {
+
+class Json;
 
 // A change of the configuration and what the worst rank then needs.
 struct MemoryChange {

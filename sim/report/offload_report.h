@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "sim/base/json.h"
-
 namespace pipewright {
+
+class Json;
 
 struct RankOffloadReport {
   int64_t activations = 0;  // of an iteration: a microbatch, chunk and slice

@@ -5,10 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "sim/base/json.h"
 #include "sim/cost/profile_costs.h"
 
 namespace pipewright {
+
+class Json;
 
 struct ProfileReport {
   std::string name;         // as given

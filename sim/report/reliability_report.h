@@ -7,10 +7,11 @@
 #include <optional>
 #include <string>
 
-#include "sim/base/json.h"
 #include "sim/cost/goodput.h"
 
 namespace pipewright {
+
+class Json;
 
 struct ReliabilityReport {
   FailingJob job;

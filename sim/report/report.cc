@@ -10,7 +10,6 @@
 #include "sim/base/quantity.h"
 #include "sim/memory/weight_versions.h"
 #include "sim/program/program.h"
-#include "sim/report/json_row.h"
 #include "sim/report/report_tree.h"
 #include "sim/topology/mapping.h"
 
@@ -187,21 +186,19 @@ std::string IntervalText(const StepInterval& interval, double iteration_s) {
 
 Json IntervalToJson(const std::optional<StepInterval>& interval) {
   if (!interval) return nullptr;
-  return {interval->low_s, interval->high_s};
+  return Json::array({interval->low_s, interval->high_s});
 }
 
 Json ReportTree(const Report& report) {
   Json ranks = Json::array();
   for (const RankReport& rank : report.ranks) {
-    ranks.push_back(JsonRow(8)
-                        .Add("rank", rank.rank)
-                        .Add("busy_s", rank.busy_s)
-                        .Add("span_s", rank.span_s)
-                        .Add("idle_s", rank.idle_s)
-                        .Add("first_start_s", rank.first_start_s)
-                        .Add("last_end_s", rank.last_end_s)
-                        .Add("peak_activations", rank.peak_activations)
-                        .Take());
+    ranks.push_back({{"rank", rank.rank},
+                     {"busy_s", rank.busy_s},
+                     {"span_s", rank.span_s},
+                     {"idle_s", rank.idle_s},
+                     {"first_start_s", rank.first_start_s},
+                     {"last_end_s", rank.last_end_s},
+                     {"peak_activations", rank.peak_activations}});
     if (!rank.devices.empty()) ranks.back()["devices"] = rank.devices;
   }
   Json out;

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "sim/base/json.h"
 #include "sim/engine/engine.h"
 #include "sim/engine/step_interval.h"
 #include "sim/report/class_report.h"
@@ -24,6 +23,7 @@
 
 namespace pipewright {
 
+class Json;
 struct Program;
 
 struct GlobalAndPerRank {

@@ -5,10 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "sim/base/json.h"
 #include "sim/report/report.h"
 
 namespace pipewright {
+
+class Json;
 
 Json ReportTree(const Report& report);
 

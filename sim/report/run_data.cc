@@ -98,7 +98,8 @@ class RunWriter {
       last_s = index == 0 ? op.end_s : std::max(last_s, op.end_s);
       if (index == 0 || op.rank != ops_[index - 1]->rank ||
           op.stream != ops_[index - 1]->stream) {
-        tracks.push_back({op.rank, static_cast<int>(op.stream), index, 0});
+        tracks.push_back(
+            Json::array({op.rank, static_cast<int>(op.stream), index, 0}));
       }
       tracks.back()[3] = tracks.back()[3].get<int64_t>() + 1;
     }

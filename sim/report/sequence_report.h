@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "sim/base/json.h"
-
 namespace pipewright {
+
+class Json;
 
 struct SequenceReport {
   std::string source;  // "longalign", "lengths.csv", "histogram"

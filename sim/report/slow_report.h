@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "sim/base/json.h"
-
 namespace pipewright {
+
+class Json;
 
 struct SlowReport {
   struct Row {

@@ -6,9 +6,9 @@
 #include <optional>
 #include <string>
 
-#include "sim/base/json.h"
-
 namespace pipewright {
+
+class Json;
 
 // Of one token, forward and backward, and where they are from.
 struct TokenFlops {

@@ -9,11 +9,12 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "sim/base/json.h"
 #include "sim/reproduce/paper.h"
 #include "sim/reproduce/step_summary.h"
 
 namespace pipewright {
+
+class Json;
 
 struct PaperResult {
   const Paper* paper = nullptr;

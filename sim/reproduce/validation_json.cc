@@ -32,19 +32,19 @@ Json TextOrNull(const std::string& text) {
 }
 
 Json FactsToJson(const StepFacts& facts) {
-  return {
-      {"kind", TextOrNull(facts.kind)},
-      {"group", facts.group},
-      {"counts", facts.counts()},
-      {"excluded", TextOrNull(facts.excluded)},
-      {"refused", TextOrNull(facts.refused)},
-      {"note", TextOrNull(facts.note)},
-      {"interval_s", facts.high > 0 ? Json({facts.low, facts.high}) : Json()},
-      {"needed_bytes",
-       facts.needed_bytes > 0 ? Json(facts.needed_bytes) : Json()},
-      {"reserved_bytes",
-       facts.reserved_bytes > 0 ? Json(facts.reserved_bytes) : Json()},
-      {"fits", facts.fits}};
+  return {{"kind", TextOrNull(facts.kind)},
+          {"group", facts.group},
+          {"counts", facts.counts()},
+          {"excluded", TextOrNull(facts.excluded)},
+          {"refused", TextOrNull(facts.refused)},
+          {"note", TextOrNull(facts.note)},
+          {"interval_s",
+           facts.high > 0 ? Json::array({facts.low, facts.high}) : Json()},
+          {"needed_bytes",
+           facts.needed_bytes > 0 ? Json(facts.needed_bytes) : Json()},
+          {"reserved_bytes",
+           facts.reserved_bytes > 0 ? Json(facts.reserved_bytes) : Json()},
+          {"fits", facts.fits}};
 }
 
 }  // namespace

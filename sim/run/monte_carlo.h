@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "sim/base/json.h"
 #include "sim/base/progress.h"
 #include "sim/config/prepare.h"
 #include "sim/config/run_config.h"
@@ -19,6 +18,8 @@
 #include "sim/run/paired_test.h"
 
 namespace pipewright {
+
+class Json;
 
 struct SeedSample {
   std::string name;                  // of the strategy

@@ -10,10 +10,11 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "sim/base/json.h"
 #include "sim/sweep/cell.h"
 
 namespace pipewright {
+
+class Json;
 
 struct TreeParts {
   std::string shape;   // JSON

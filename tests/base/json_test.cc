@@ -156,8 +156,8 @@ TEST_CASE("json: braces and keys mean what they meant") {
   const std::vector<bool> flags = {true, false};
   const std::string word = "word";
   Json json = {{"a", 1},
-               {"pair", {0.5, 2}},
-               {"texts", {"x", word}},
+               {"pair", Json::array({0.5, 2})},
+               {"texts", Json::array({"x", word})},
                {"inner", {{"b", numbers}, {"c", flags}}},
                {"none", nullptr},
                {"empty", Json::object()}};
@@ -166,7 +166,7 @@ TEST_CASE("json: braces and keys mean what they meant") {
         R"("inner":{"b":[1,2],"c":[true,false]},"none":null,"empty":{}})");
   // A key that is there keeps its place.
   json["a"] = -1;
-  json["z"].push_back({word, "y"});
+  json["z"].push_back(Json::array({word, "y"}));
   Json more = {{"pair", json["inner"]["b"]}};
   more["last"] = Json::array();
   json.update(std::move(more));
@@ -179,7 +179,7 @@ TEST_CASE("json: braces and keys mean what they meant") {
   Json copy = json;
   copy["inner"]["b"][0] = 7;
   CHECK(json["inner"]["b"] == Json(numbers));
-  CHECK(copy["inner"]["b"] == Json({7, 2}));
+  CHECK(copy["inner"]["b"] == Json::array({7, 2}));
   json = json["inner"];
   CHECK(json.dump(2) ==
         "{\n  \"b\": [\n    1,\n    2\n  ],\n  \"c\": [\n    true,\n    "
@@ -200,7 +200,7 @@ TEST_CASE("json: numbers are equal by value") {
 }
 
 TEST_CASE("json: what is missing is seen, not made") {
-  const Json json = {{"a", {1, 2}}};
+  const Json json = {{"a", Json::array({1, 2})}};
   CHECK(json.find("b") == nullptr);
   CHECK(json["a"].find("b") == nullptr);
   CHECK(json.contains("a"));

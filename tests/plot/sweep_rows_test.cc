@@ -21,10 +21,11 @@ using testing::TemporaryFolder;
 const PointPaths kPaths = {"peak_memory_bytes.max", "iteration_s", ""};
 
 PointResult Point(int number, PointStatus status) {
-  const Json report = {{"schedule", number % 2 == 0 ? "1f1b" : "gpipe"},
-                       {"iteration_s", 1.0 * number},
-                       {"fits", status == PointStatus::kOk},
-                       {"peak_memory_bytes", {10.0 - number, 1.0}}};
+  const Json report = {
+      {"schedule", number % 2 == 0 ? "1f1b" : "gpipe"},
+      {"iteration_s", 1.0 * number},
+      {"fits", status == PointStatus::kOk},
+      {"peak_memory_bytes", Json::array({10.0 - number, 1.0})}};
   TreeParts parts = SplitTree(report);
   PointResult result;
   result.hash[0] = static_cast<uint8_t>(number);

@@ -37,14 +37,15 @@ PointResult ResultOf(uint8_t number, const Json& report) {
 }
 
 Json ReportOfNumber(int number) {
-  return {{"schedule", "1f1b"},
-          {"iteration_s", 0.1 * number},
-          {"fits", true},
-          {"none", nullptr},
-          {"bubble_fraction", {{"global", 0.25}, {"per_rank", 0.125}}},
-          {"peak_memory_bytes", {1.0 * number, 3.0, 2.0}},
-          {"ranks", {{{"rank", 0}, {"idle_s", 1e-9}}, {{"rank", 1}}}},
-          {"warnings", Json::array()}};
+  return {
+      {"schedule", "1f1b"},
+      {"iteration_s", 0.1 * number},
+      {"fits", true},
+      {"none", nullptr},
+      {"bubble_fraction", {{"global", 0.25}, {"per_rank", 0.125}}},
+      {"peak_memory_bytes", Json::array({1.0 * number, 3.0, 2.0})},
+      {"ranks", Json::array({{{"rank", 0}, {"idle_s", 1e-9}}, {{"rank", 1}}})},
+      {"warnings", Json::array()}};
 }
 
 std::vector<SweepRow> RowsOf(const std::string& path,

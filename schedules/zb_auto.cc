@@ -8,7 +8,7 @@
 #include "sim/base/status.h"
 #include "sim/schedule/registry.h"
 
-namespace pipewright {
+namespace pipewright::zb_auto {
 namespace {
 
 constexpr char kName[] = "zb-auto";
@@ -119,4 +119,4 @@ const RegisterSchedule kRow({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::zb_auto

@@ -74,9 +74,11 @@ absl::StatusOr<Schedule> PlanZbAuto(absl::string_view name,
   ZbAutoPlanner planner(params);
   std::vector<double> limits = {limit};
   if (below) limits = Limits(limit, params.pp);
-  Schedule planned =
-      OrderOf(name, params, Search(limits, ZbPlan(), &planner), &planner);
-  if (!below) return planned;
+  const ZbPlan plan = Search(limits, ZbPlan(), &planner);
+  Schedule planned = OrderOf(name, params, plan, &planner);
+  const bool is_least =
+      params.costs.stages.empty() && planner.IsLeast(limit, plan);
+  if (!below || is_least) return planned;
   PW_ASSIGN_OR_RETURN(const int64_t span, SpanOf(planned, params));
   ZbListPlanner lists(params);
   const ZbList list =

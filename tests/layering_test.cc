@@ -8,6 +8,7 @@
 #include <regex>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -26,12 +27,13 @@ using Strings = std::vector<std::string>;
 
 // Folder -> folders that it includes, or may include, besides itself.
 using Graph = std::map<std::string, std::set<std::string>>;
+using Row = std::pair<std::string, std::set<std::string>>;
 
 // What each folder may include. One row a folder: the test below fails where
 // one stands twice, and none overwrites another.
-const std::vector<Graph::value_type>& Rows() {
-  static const std::vector<Graph::value_type> all = [] {
-    std::vector<Graph::value_type> rows = {
+const std::vector<Row>& Rows() {
+  static const std::vector<Row> all = [] {
+    std::vector<Row> rows = {
         {"sim/base", {}},
         {"sim/schedule", {"sim/base"}},
         {"sim/replay", {"sim/base", "sim/schedule"}},
@@ -61,7 +63,7 @@ const std::vector<Graph::value_type>& Rows() {
         "sim/trace",  "sim/engine"};
     std::set<std::string> train = run;
     train.insert("execute/run");
-    const std::vector<Graph::value_type> apart = {
+    const std::vector<Row> apart = {
         {"schedules", {"sim/base", "sim/schedule", "sim/replay"}},
         {"topologies", {"sim/base", "sim/topology"}},
         {"kernels", {}},

@@ -1,15 +1,11 @@
-// The automatic zero-bubble schedule: ZB-1p, ZB-2p, any memory limit. More
-// memory does not always mean a smaller bubble, so lower limits are tried too.
+// The automatic zero-bubble schedule: ZB-1p, ZB-2p, any memory limit.
 #include <algorithm>
-#include <cmath>
-#include <cstdint>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "schedules/zb_auto_search.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/status.h"
-#include "sim/replay/zb_auto_plan.h"
-#include "sim/schedule/builder.h"
 #include "sim/schedule/registry.h"
 
 namespace pipewright::zb_auto {
@@ -18,29 +14,9 @@ namespace {
 constexpr char kName[] = "zb-auto";
 constexpr char kBelow[] = "below";
 constexpr char kLimit[] = "limit";
-// Lower limits: eighths of pp and, up to 32 ranks, whole microbatches; none
-// above 4*pp, since no bubble needs more than about 3*pp (appendix B).
-constexpr int kWholeUpTo = 32;
-constexpr double kHighest = 4;  // pp
 
 double LimitOf(const ScheduleParams& params) {
   return params.max_activations.value_or(2.0 * params.pp);
-}
-
-// From the top, and only while a smaller bubble is possible.
-ZbPlan SearchBelow(double given, const ZbPlan& plan, int pp,
-                   ZbAutoPlanner* planner) {
-  ZbPlan best = plan;
-  auto eighths = static_cast<int64_t>(8 * std::min(given, kHighest * pp));
-  for (; eighths >= 8; --eighths) {
-    const double limit = eighths / 8.0;
-    if (best.bubble <= planner->LeastBubble(limit)) break;
-    const bool whole = pp <= kWholeUpTo && eighths % 8 == 0;
-    if (!whole && eighths % pp != 0) continue;
-    if (limit >= planner->reached()) continue;
-    best = planner->Improve(limit, best);
-  }
-  return best;
 }
 
 absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
@@ -56,13 +32,7 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
     return InField("strategy.max_activations",
                    WithValue(missed, absl::StrCat(limit), "1 or more"));
   }
-  ZbAutoPlanner planner(params);
-  ZbPlan plan = planner.Improve(limit, ZbPlan());
-  if (search == kBelow) plan = SearchBelow(limit, plan, params.pp, &planner);
-  ScheduleBuilder builder(kName, Placement::Plain(params.pp),
-                          params.microbatches);
-  planner.Record(plan, &builder);
-  return std::move(builder).Finish();
+  return PlanZbAuto(kName, params, limit, search == kBelow);
 }
 
 bool HasMemoryOf1f1b(const ScheduleParams& params) {
@@ -112,8 +82,9 @@ const RegisterSchedule kRow({
     .default_vpp = 1,
     .params = {{"search", kBelow, "below|limit",
                 "below: also plan at lower limits (eighths of pp; up to 32 "
-                "ranks whole numbers too) where a smaller bubble is possible; "
-                "limit: at the given one only"}},
+                "ranks whole numbers too) where a smaller bubble is possible, "
+                "and by greedy lists; limit: the paper's search at the given "
+                "limit only"}},
     .build = Build,
     .claims =
         {

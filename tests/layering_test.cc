@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <regex>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -23,54 +25,95 @@ namespace {
 
 using Strings = std::vector<std::string>;
 
-// Folder -> folders that it may include besides itself.
-const std::map<std::string, std::set<std::string>>& Allowed() {
-  static const std::map<std::string, std::set<std::string>> allowed = [] {
-    std::map<std::string, std::set<std::string>> map;
-    map["sim/base"] = {};
-    map["sim/schedule"] = {"sim/base"};
-    map["sim/replay"] = {"sim/base", "sim/schedule"};
-    map["sim/topology"] = {"sim/base"};
-    map["sim/model"] = {"sim/base"};
-    map["sim/offload"] = {"sim/base"};
-    map["sim/sequences"] = {"sim/base", "sim/model"};
-    map["sim/profile"] = {"sim/base"};
-    map["sim/cost"] = {"sim/base", "sim/model", "sim/profile", "sim/topology"};
-    map["sim/memory"] = {"sim/base", "sim/schedule", "sim/model"};
-    map["schedules"] = {"sim/base", "sim/schedule", "sim/replay"};
-    map["topologies"] = {"sim/base", "sim/topology"};
-    map["kernels"] = {};
-    std::set<std::string> below = {
-        "sim/base",    "sim/schedule", "sim/replay", "sim/topology",
-        "sim/model",   "sim/profile",  "sim/cost",   "sim/memory",
-        "sim/offload", "sim/sequences"};
+// Folder -> folders that it includes, or may include, besides itself.
+using Graph = std::map<std::string, std::set<std::string>>;
+using Row = std::pair<std::string, std::set<std::string>>;
+
+// What each folder may include. One row a folder: the test below fails where
+// one stands twice, and none overwrites another.
+const std::vector<Row>& Rows() {
+  static const std::vector<Row> all = [] {
+    std::vector<Row> rows = {
+        {"sim/base", {}},
+        {"sim/schedule", {"sim/base"}},
+        {"sim/replay", {"sim/base", "sim/schedule"}},
+        {"sim/topology", {"sim/base"}},
+        {"sim/model", {"sim/base"}},
+        {"sim/sequences", {"sim/base", "sim/model"}},
+        {"sim/profile", {"sim/base"}},
+        {"sim/cost", {"sim/base", "sim/model", "sim/profile", "sim/topology"}},
+        {"sim/memory", {"sim/base", "sim/schedule", "sim/model"}},
+    };
+    // Each of these sees all rows so far.
     for (const char* folder :
          {"sim/program", "sim/trace", "sim/engine", "sim/offload", "sim/report",
           "sim/compare", "sim/config", "sim/run", "sim/explain", "sim/diagnose",
           "sim/search", "sim/sweep", "sim/plot", "sim/reproduce", "sim/cli"}) {
-      map[folder] = below;
-      below.insert(folder);
+      std::set<std::string> below;
+      for (const auto& [lower, allowed] : rows) below.insert(lower);
+      rows.emplace_back(folder, std::move(below));
     }
     // Modules that the command line loads.
-    map["kernels"] = {};
-    map["execute/transport"] = {"kernels", "sim/base", "sim/profile",
-                                "sim/program"};
-    map["calibrate"] = {"kernels",     "execute/transport", "sim/base",
-                        "sim/cost",    "sim/model",         "sim/profile",
-                        "sim/program", "sim/trace"};
+    rows.back().second.insert({"kernels", "calibrate", "execute/transport",
+                               "execute/run", "execute/train"});
     const std::set<std::string> run = {
         "kernels",    "execute/transport", "sim/base",    "sim/schedule",
         "sim/replay", "sim/model",         "sim/profile", "sim/cost",
         "sim/memory", "sim/topology",      "sim/offload", "sim/program",
         "sim/trace",  "sim/engine"};
-    map["execute/run"] = run;
-    map["execute/train"] = run;
-    map["execute/train"].insert("execute/run");
-    map["sim/cli"].insert({"kernels", "calibrate", "execute/transport",
-                           "execute/run", "execute/train"});
-    return map;
+    std::set<std::string> train = run;
+    train.insert("execute/run");
+    const std::vector<Row> apart = {
+        {"schedules", {"sim/base", "sim/schedule", "sim/replay"}},
+        {"topologies", {"sim/base", "sim/topology"}},
+        {"kernels", {}},
+        {"execute/transport",
+         {"kernels", "sim/base", "sim/profile", "sim/program"}},
+        {"calibrate",
+         {"kernels", "execute/transport", "sim/base", "sim/cost", "sim/model",
+          "sim/profile", "sim/program", "sim/trace"}},
+        {"execute/run", run},
+        {"execute/train", train},
+    };
+    rows.insert(rows.end(), apart.begin(), apart.end());
+    return rows;
   }();
+  return all;
+}
+
+const Graph& Allowed() {
+  static const Graph allowed(Rows().begin(), Rows().end());
   return allowed;
+}
+
+// A way along `graph` that comes back to where it began; "" where there is
+// none.
+std::string Circle(const Graph& graph) {
+  std::set<std::string> done;
+  Strings way;
+  const std::function<bool(const std::string&)> comes_back =
+      [&](const std::string& folder) {
+        if (done.count(folder) > 0) return false;
+        const auto met = std::find(way.begin(), way.end(), folder);
+        if (met != way.end()) {
+          way.erase(way.begin(), met);
+          way.push_back(folder);
+          return true;
+        }
+        way.push_back(folder);
+        const auto row = graph.find(folder);
+        if (row != graph.end() &&
+            std::any_of(row->second.begin(), row->second.end(), comes_back)) {
+          return true;
+        }
+        way.pop_back();
+        done.insert(folder);
+        return false;
+      };
+  for (const auto& [folder, next] : graph) {
+    if (comes_back(folder)) return absl::StrJoin(way, " -> ");
+  }
+  return "";
 }
 
 // Single headers that a folder may include beyond its row.
@@ -105,6 +148,13 @@ std::string FolderOf(const std::string& path) {
   return (parts[0] == "sim" || parts[0] == "execute") && parts.size() > 2
              ? absl::StrCat(parts[0], "/", parts[1])
              : parts[0];
+}
+
+bool IsOurs(const std::string& header) {
+  const std::string top = header.substr(0, header.find('/'));
+  return top == "sim" || top == "schedules" || top == "topologies" ||
+         top == "kernels" || top == "calibrate" || top == "execute" ||
+         top == "tests";
 }
 
 std::string FileName(const std::string& path) {
@@ -147,17 +197,13 @@ void CheckInclude(const std::string& path, const std::string& header,
     return;
   }
   const std::string to = FolderOf(header);
-  const bool ours = absl::StartsWith(header, "sim/") || to == "schedules" ||
-                    to == "topologies" || to == "kernels" ||
-                    to == "calibrate" || to == "tests" ||
-                    absl::StartsWith(header, "execute/");
   const std::string from = FolderOf(path);
   if (from == "kernels" && (absl::StartsWith(header, "absl/") ||
                             absl::StartsWith(header, "google/"))) {
     violation("kernels/ builds without Abseil and protobuf");
     return;
   }
-  if (!ours) return;
+  if (!IsOurs(header)) return;
   if (absl::EndsWith(path, ".h") && SeeProgram().count(header) > 0 &&
       SeeProgram().count(path) == 0) {
     violation("'struct Program;' does for a header that needs no members");
@@ -186,18 +232,34 @@ void CheckOutput(const std::string& path, const std::string& code,
   }
 }
 
-Strings Violations(const std::string& path, const std::string& content) {
+// The header that a line includes; "" where it includes none.
+std::string IncludeOf(const std::string& line) {
   static const std::regex include(R"(^\s*#\s*include\s*[<"]([^>"]+)[>"])");
+  std::smatch found;
+  return std::regex_search(line, found, include) ? found[1].str() : "";
+}
+
+Strings Violations(const std::string& path, const std::string& content) {
   Strings violations;
   for (const std::string& line : Strings(absl::StrSplit(content, '\n'))) {
-    std::smatch found;
-    if (std::regex_search(line, found, include)) {
-      CheckInclude(path, found[1].str(), &violations);
+    const std::string header = IncludeOf(line);
+    if (!header.empty()) {
+      CheckInclude(path, header, &violations);
     } else {
       CheckOutput(path, CodeOf(line), &violations);
     }
   }
   return violations;
+}
+
+// Adds what `path` includes of other folders.
+void AddIncludes(const std::string& path, const std::string& content,
+                 Graph* graph) {
+  for (const std::string& line : Strings(absl::StrSplit(content, '\n'))) {
+    const std::string header = IncludeOf(line);
+    if (!IsOurs(header) || FolderOf(header) == FolderOf(path)) continue;
+    (*graph)[FolderOf(path)].insert(FolderOf(header));
+  }
 }
 
 // Paths below `folder` with one of `endings`, relative to the repository.
@@ -220,13 +282,16 @@ std::string Read(const std::string& path) {
 TEST_CASE("layering: sources include only downwards and do not print",
           "[layering]") {
   Strings violations;
+  Graph graph;
   int files = 0;
   for (const char* folder :
        {"sim", "schedules", "topologies", "kernels", "calibrate", "execute"}) {
     for (const std::string& path :
          Files(folder, {".cc", ".h", ".inc", ".cu", ".cuh"})) {
       ++files;
-      for (std::string& violation : Violations(path, Read(path))) {
+      const std::string content = Read(path);
+      AddIncludes(path, content, &graph);
+      for (std::string& violation : Violations(path, content)) {
         violations.push_back(std::move(violation));
       }
     }
@@ -234,6 +299,39 @@ TEST_CASE("layering: sources include only downwards and do not print",
   CHECK(files > 20);
   INFO(absl::StrJoin(violations, "\n"));
   CHECK(violations.empty());
+  // Whatever the rows allow.
+  CHECK(graph.size() > 20);
+  CHECK(Circle(graph) == "");
+}
+
+TEST_CASE("layering: each folder has one row, and rows permit no circle",
+          "[layering]") {
+  CHECK(Allowed().size() == Rows().size());
+  CHECK(Circle(Allowed()) == "");
+}
+
+TEST_CASE("layering: a circle of folders is found", "[layering]") {
+  CHECK(Circle({}) == "");
+  CHECK(Circle({{"a", {"b", "c"}}, {"b", {"d"}}, {"c", {"d"}}}) == "");
+  CHECK(Circle({{"a", {"b"}}, {"b", {"a"}}}) == "a -> b -> a");
+  CHECK(Circle({{"a", {"b"}}, {"b", {"c", "d"}}, {"d", {"b"}}}) ==
+        "b -> d -> b");
+  CHECK(Circle({{"a", {"d"}}, {"b", {"c"}}, {"c", {"d", "e"}}, {"e", {"b"}}}) ==
+        "b -> c -> e -> b");
+  // One that was here: the plans of copies ran the engine, and what the engine
+  // runs was lowered with a plan of theirs.
+  Graph graph;
+  AddIncludes("sim/offload/a.cc", "#include \"sim/engine/fast_engine.h\"\n",
+              &graph);
+  AddIncludes("sim/engine/a.h", "#include \"sim/program/program.h\"\n", &graph);
+  AddIncludes("sim/program/a.cc",
+              "#include <vector>\n#include \"absl/strings/str_cat.h\"\n"
+              "#include \"sim/program/program.h\"\n",
+              &graph);
+  CHECK(Circle(graph) == "");
+  AddIncludes("sim/program/lower.h", "#include \"sim/offload/a.h\"\n", &graph);
+  CHECK(Circle(graph) ==
+        "sim/engine -> sim/program -> sim/offload -> sim/engine");
 }
 
 TEST_CASE("layering: generated headers stay out of tests too", "[layering]") {
@@ -286,6 +384,8 @@ TEST_CASE("layering: the check finds what is wrong", "[layering]") {
   CHECK(bad("sim/replay/a.h", "#include \"sim/topology/cluster.h\"\n"));
   CHECK(bad("sim/cost/a.cc", "#include \"sim/schedule/schedule.h\"\n"));
   CHECK(bad("sim/program/a.cc", "#include \"sim/trace/trace.h\"\n"));
+  CHECK(bad("sim/program/a.cc", "#include \"sim/offload/rank_plan.h\"\n"));
+  CHECK(bad("sim/engine/a.cc", "#include \"sim/offload/rank_plan.h\"\n"));
   CHECK(bad("sim/engine/a.cc", "#include \"sim/report/report.h\"\n"));
   CHECK(bad("sim/report/a.cc", "#include \"sim/config/run_config.h\"\n"));
   CHECK(bad("sim/config/a.cc", "#include \"sim/run/a.h\"\n"));

@@ -9,7 +9,7 @@
 #include "sim/base/error_parts.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
-#include "sim/offload/optimizer_plan.h"
+#include "sim/program/optimizer_plan.h"
 #include "sim/program/program.h"
 #include "sim/sequences/packer.h"
 

@@ -385,12 +385,19 @@ PlanCosts PlanCostsOf(const RunConfig& config, const RunSizes& sizes,
     plan.backward_weight = *config.costs.backward_weight_s;
     return plan;
   }
-  // Planners know one time for all ranks: the mean.
+  // Most planners know one time for all ranks: the mean.
   plan.forward = plan.backward_input = plan.backward_weight = 0;
   for (const StageCosts& stage : costs.stages) {
     plan.forward += stage.forward_s / sizes.pp;
     plan.backward_input += stage.backward_input_s / sizes.pp;
     plan.backward_weight += stage.backward_weight_s / sizes.pp;
+    plan.stages.push_back({.forward = stage.forward_s,
+                           .backward_input = stage.backward_input_s,
+                           .backward_weight = stage.backward_weight_s});
+  }
+  if (std::equal(plan.stages.begin() + 1, plan.stages.end(),
+                 plan.stages.begin())) {
+    plan.stages.clear();
   }
   return plan;
 }

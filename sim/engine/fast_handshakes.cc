@@ -74,7 +74,7 @@ bool FastRun::FinishHandshakes(Row& row, int rank) {
 }
 
 void FastRun::Post(Row& row, const Handshake& handshake, double now_s) {
-  moved_ = true;
+  posted_ = true;
   MeetingPoint& point = row.points[handshake.channel];
   const uint64_t key = handshake.pass.key();
   TokenQueue& others = handshake.send ? point.receives : point.sends;

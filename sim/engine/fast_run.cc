@@ -15,6 +15,16 @@ namespace {
 // ranks grows with the number of microbatches.
 constexpr int64_t kVisit = 512;
 
+// What holds a rank may be the receiver too.
+RankVisits VisitsOf(const DpClass& own, bool holds) {
+  std::vector<std::pair<int, int>> links;
+  for (const Channel& channel : own.channels) {
+    links.emplace_back(channel.from_rank, channel.to_rank);
+    if (holds) links.emplace_back(channel.to_rank, channel.from_rank);
+  }
+  return RankVisits(static_cast<int>(own.ranks.size()), std::move(links));
+}
+
 }  // namespace
 
 FastRun::FastRun(const Program& program, const EngineOptions& options,
@@ -109,7 +119,8 @@ void FastRun::AddRow(int kind, int replica, int replicas) {
                  own.microbatch_factor.empty() ? nullptr
                                                : own.microbatch_factor.data(),
                  program_.pair_factor,
-                 own.slice_factor.empty() ? nullptr : own.slice_factor.data()));
+                 own.slice_factor.empty() ? nullptr : own.slice_factor.data()),
+      VisitsOf(own, holds_));
   added.replica = replica;
   added.replicas = replicas;
   if (program_.jitter != nullptr) {
@@ -217,27 +228,28 @@ bool FastRun::RunStart(const Start& start) {
 // Runs a row as far as it comes without others: what it needs stays in the
 // cache. True when anything ran or was posted.
 bool FastRun::Sweep(Row& row) {
-  // A sweep that few ranks gain from went against the tokens: forwards flow
-  // up the ranks and backwards down.
-  bool up = true;
   writer_.replica = row.replica;
-  for (bool progress = false;; progress = true) {
-    int gained = 0;
-    moved_ = false;
-    for (int step = 0; step < program_.pp(); ++step) {
-      const int rank = up ? step : program_.pp() - 1 - step;
-      const int64_t before = row.core.rank(rank).position;
-      gained += Visit(row, rank) ? 1 : 0;
-      done_ += row.core.rank(rank).position - before;
-    }
-    if (gained == 0 && !moved_) return progress;
-    if (progress_ != nullptr) Tell();
-    if (2 * gained < program_.pp()) up = !up;
-  }
+  bool progress = false;
+  row.visits.Run([&](int rank) {
+    const int64_t before = row.core.rank(rank).position;
+    posted_ = false;
+    const bool moved = Visit(row, rank) || posted_;
+    done_ += row.core.rank(rank).position - before;
+    progress |= moved;
+    if (progress_ != nullptr && rank == 0) Tell();
+    return moved;
+  });
+  return progress;
 }
 
-// By the passes of all rows: each sweep goes as far as it comes in one of them,
-// and rows that meet take turns. False starts repeat passes.
+int64_t FastRun::visits() const {
+  int64_t visits = 0;
+  for (const Row& row : state_) visits += row.visits.visits();
+  return visits;
+}
+
+// By the passes of all rows: each goes as far as it comes, and rows that meet
+// take turns. False starts repeat passes.
 void FastRun::Tell() {
   progress_->At(
       std::min(0.999, static_cast<double>(done_) / static_cast<double>(all_)));

@@ -21,6 +21,7 @@
 #include "sim/program/compute_stream.h"
 #include "sim/program/side_sequence.h"
 #include "sim/replay/core.h"
+#include "sim/replay/rank_visits.h"
 
 namespace pipewright {
 
@@ -32,6 +33,9 @@ class FastRun {
 
   // Error: kFailedPrecondition with the blocked operations marked.
   absl::StatusOr<RunSummary> Run();
+
+  // Of ranks, in all sweeps so far.
+  int64_t visits() const;
 
  private:
   // An operation of a stream other than compute, waiting for its turn.
@@ -102,13 +106,18 @@ class FastRun {
     int replica_;
   };
   struct Row {
-    Row(const IsolatedTimes* alone, const DpClass& of, ReplayCore replay_core)
-        : times_alone(alone), own(&of), core(std::move(replay_core)) {}
+    Row(const IsolatedTimes* alone, const DpClass& of, ReplayCore replay_core,
+        RankVisits rank_visits)
+        : times_alone(alone),
+          own(&of),
+          core(std::move(replay_core)),
+          visits(std::move(rank_visits)) {}
     int replica = 0;   // the first of those it stands for
     int replicas = 0;  // how many
     const IsolatedTimes* times_alone;
     const DpClass* own;
     ReplayCore core;
+    RankVisits visits;
     std::unique_ptr<ReplicaTimes> drawn;  // null: nothing is
     std::vector<RankState> ranks;
     std::vector<RankTimes> times;
@@ -165,7 +174,7 @@ class FastRun {
   int64_t done_ = 0;  // positions that ranks have passed, in all iterations
   int64_t all_ = 0;
   int iteration_ = 0;
-  bool moved_ = false;       // something was posted in this sweep
+  bool posted_ = false;      // something was, in this visit
   std::vector<Kind> kinds_;  // as rows_.times
   std::vector<Row> state_;
   // Of groups that span replicas, [group][instance].

@@ -119,7 +119,7 @@ bool FastRun::TrySideOp(Row& row, int rank, const SideSequence::Item& item,
     Meeting& meeting = MeetingOf(row, op.group);
     if (*meeting_number == 0) {
       *meeting_number = meeting.completed + 1;
-      moved_ = true;
+      posted_ = true;
       // A row arrives for all replicas that it stands for.
       meeting.arrived += program_.groups[op.group].span == Group::Span::kRanks
                              ? 1

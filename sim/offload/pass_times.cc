@@ -10,6 +10,7 @@
 #include "sim/program/compute_stream.h"
 #include "sim/program/network_time.h"
 #include "sim/replay/core.h"
+#include "sim/replay/rank_visits.h"
 
 namespace pipewright {
 namespace {
@@ -104,23 +105,21 @@ absl::StatusOr<std::vector<PassTimes>> EarliestTimes(const Program& program) {
       program.pair_factor,
       program.slice_factor.empty() ? nullptr : program.slice_factor.data());
   Recorder recorder(&times);
-  size_t ended = 0;
-  for (bool progress = true; progress && ended < times.size();) {
-    progress = false;
-    ended = 0;
-    for (int rank = 0; rank < program.pp(); ++rank) {
-      const int64_t before = core.rank(rank).position;
-      const auto size = static_cast<int64_t>(program.ranks[rank].order->size());
-      core.Advance(rank, size, recorder);
-      progress |= core.rank(rank).position != before;
-      ended += core.rank(rank).position == size ? 1 : 0;
-    }
-  }
-  if (ended == times.size()) return times;
+  const auto size = [&](int rank) {
+    return static_cast<int64_t>(program.ranks[rank].order->size());
+  };
+  RankVisits::Along(program.pp(), program.channels).Run([&](int rank) {
+    const int64_t before = core.rank(rank).position;
+    core.Advance(rank, size(rank), recorder);
+    return core.rank(rank).position != before;
+  });
+  bool ended = true;
   std::vector<int64_t> positions;
   for (int rank = 0; rank < program.pp(); ++rank) {
     positions.push_back(core.rank(rank).position);
+    ended &= positions.back() == size(rank);
   }
+  if (ended) return times;
   return absl::FailedPreconditionError("the ranks wait for each other:\n" +
                                        BlockedGrid(program, positions));
 }

@@ -9,10 +9,10 @@
 #include "sim/cost/interference.h"
 #include "sim/cost/jitter.h"
 #include "sim/cost/pass_costs.h"
-#include "sim/offload/optimizer_plan.h"
 #include "sim/program/data_parallel.h"
 #include "sim/program/layer_options.h"
 #include "sim/program/network.h"
+#include "sim/program/optimizer_plan.h"
 #include "sim/program/wait_rule.h"
 #include "sim/schedule/schedule.h"
 

@@ -9,6 +9,7 @@
 #include "sim/program/lowering.h"
 #include "sim/program/network_time.h"
 #include "sim/replay/core.h"
+#include "sim/replay/rank_visits.h"
 
 namespace pipewright {
 namespace {
@@ -87,14 +88,11 @@ std::vector<int64_t> Lowering::PositionsAsReleased() const {
   PassTimes times;
   times.ranks.resize(pp);
   // One pass more than the deadline: the next one, at the head of a list.
-  for (bool progress = true; progress;) {
-    progress = false;
-    for (int rank = 0; rank < pp; ++rank) {
-      const int64_t before = core.rank(rank).position;
-      core.Advance(rank, std::max<int64_t>(1, deadlines[rank]), times);
-      progress |= core.rank(rank).position != before;
-    }
-  }
+  RankVisits::Along(pp, program_.channels).Run([&](int rank) {
+    const int64_t before = core.rank(rank).position;
+    core.Advance(rank, std::max<int64_t>(1, deadlines[rank]), times);
+    return core.rank(rank).position != before;
+  });
   std::vector<int64_t> positions(pp, 0);
   double checked_s = 0;
   for (int rank = pp - 1; rank >= 0; --rank) {

@@ -1,10 +1,11 @@
 // Costs as whole ticks, for planners that compare sums of them: with doubles
 // 0.1 + 0.2 would arrive after 0.3, and a plan would depend on the unit of its
 // costs. A tick is a power of ten of that unit, so decimal costs stay exact.
-// No plan and no time of a pass is computed here.
+// No plan and no time of a pass is computed here, only what none can beat.
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "sim/schedule/params.h"
 
@@ -23,5 +24,15 @@ struct PlanTicks {
 // The dearest cost gets up to 12 digits, fewer where all passes and hops of
 // the schedule one after the other would overflow.
 PlanTicks TicksOf(const ScheduleParams& params);
+
+// [stage]; the same for all where costs.stages is empty.
+std::vector<PlanTicks> TicksOfStages(const ScheduleParams& params);
+
+// Of one stage a rank, each with its microbatches in order, of which it holds
+// the activations of `limit` at most: the longest span of a rank is at least
+// this. The first B must come back to rank 0 (arXiv 2401.10241, appendix B),
+// where no more than the limit go on their way before one is back.
+int64_t LeastSpan(const std::vector<PlanTicks>& ranks, int microbatches,
+                  double limit);
 
 }  // namespace pipewright

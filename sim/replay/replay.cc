@@ -5,23 +5,24 @@
 
 #include "absl/strings/str_cat.h"
 #include "sim/replay/core.h"
+#include "sim/replay/rank_visits.h"
 #include "sim/replay/wiring.h"
 #include "sim/schedule/verify.h"
 
 namespace pipewright {
 namespace {
 
-double SecondsOf(PassKind kind, const PlanCosts& costs) {
+double SecondsOf(PassKind kind, const StageTimes& times) {
   switch (kind) {
     case PassKind::kForward:
     case PassKind::kRecompute:
-      return costs.forward;
+      return times.forward;
     case PassKind::kBackwardInput:
-      return costs.backward_input;
+      return times.backward_input;
     case PassKind::kBackwardWeight:
-      return costs.backward_weight;
+      return times.backward_weight;
     case PassKind::kBackwardFull:
-      return costs.backward_input + costs.backward_weight;
+      return times.backward_input + times.backward_weight;
     default:
       return 0;
   }
@@ -39,11 +40,18 @@ absl::StatusOr<ReplayTimes> Replay(const Schedule& schedule,
     lanes[rank].resize(wired.size());
     for (size_t lane = 0; lane < wired.size(); ++lane) {
       const auto kind = Pass::KindOf(lane);
-      lanes[rank][lane] = {
-          .seconds = SecondsOf(kind, costs) / schedule.vpp() / schedule.slices,
-          .output_delay_s = costs.hop,
-          .input = wired[lane].input,
-          .output = wired[lane].output};
+      const int stage = wired[lane].stage;
+      const double seconds =
+          costs.stages.empty() || stage < 0
+              ? SecondsOf(kind, {.forward = costs.forward,
+                                 .backward_input = costs.backward_input,
+                                 .backward_weight = costs.backward_weight}) /
+                    schedule.vpp()
+              : SecondsOf(kind, costs.stages[stage]);
+      lanes[rank][lane] = {.seconds = seconds / schedule.slices,
+                           .output_delay_s = costs.hop,
+                           .input = wired[lane].input,
+                           .output = wired[lane].output};
     }
     ranks[rank].order = schedule.order(rank).data();
     ranks[rank].lanes = lanes[rank].data();
@@ -58,24 +66,24 @@ absl::StatusOr<ReplayTimes> Replay(const Schedule& schedule,
   times.last_end.assign(schedule.pp(), 0);
   NullObserver observer;
   int ended = 0;
-  for (bool progress = true; progress && ended < schedule.pp();) {
-    progress = false;
-    ended = 0;
-    for (int rank = 0; rank < schedule.pp(); ++rank) {
-      ReplayRank& state = core.rank(rank);
-      const auto size = static_cast<int64_t>(schedule.order(rank).size());
-      const int64_t before = state.position;
-      if (before == 0 && size > 0) {
-        core.Advance(rank, 1, observer);
-        if (state.position > 0) times.first_start[rank] = state.last_start_s;
-      }
-      if (state.position > 0 || size == 0) {
-        core.Advance(rank, size, observer);
-      }
-      times.last_end[rank] = state.clock_s;
-      progress |= state.position != before;
-      ended += state.position == size ? 1 : 0;
+  RankVisits visits = RankVisits::Along(schedule.pp(), wiring.channels);
+  visits.Run([&](int rank) {
+    ReplayRank& state = core.rank(rank);
+    const auto size = static_cast<int64_t>(schedule.order(rank).size());
+    const int64_t before = state.position;
+    if (before == size) return false;
+    if (before == 0) {
+      core.Advance(rank, 1, observer);
+      if (state.position > 0) times.first_start[rank] = state.last_start_s;
     }
+    if (state.position > 0) core.Advance(rank, size, observer);
+    times.last_end[rank] = state.clock_s;
+    ended += state.position == size ? 1 : 0;
+    return state.position != before;
+  });
+  times.visits = visits.visits();
+  for (int rank = 0; rank < schedule.pp(); ++rank) {
+    ended += schedule.order(rank).empty() ? 1 : 0;
   }
   if (ended < schedule.pp()) {
     std::vector<int64_t> positions;

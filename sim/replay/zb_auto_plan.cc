@@ -19,11 +19,8 @@ ZbAutoPlanner::ZbAutoPlanner(const ScheduleParams& params)
       backward_end_(params.pp) {}
 
 int64_t ZbAutoPlanner::LeastBubble(double limit) const {
-  const auto forwards = static_cast<int64_t>(
-      std::min<double>(microbatches_, limit * (1 + kLimitRounding)));
-  return std::max<int64_t>(
-      0, (pp_ - 1) * (ticks_.backward_input + 2 * ticks_.hop) +
-             (pp_ - forwards) * ticks_.forward);
+  return LeastSpan(std::vector<PlanTicks>(pp_, ticks_), microbatches_, limit) -
+         microbatches_ * ticks_.work();
 }
 
 ZbPlan ZbAutoPlanner::Improve(double limit, const ZbPlan& best) {

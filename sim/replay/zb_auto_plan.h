@@ -46,9 +46,11 @@ class ZbAutoPlanner {
   // The order of a plan that Improve gave.
   void Record(const ZbPlan& plan, ScheduleBuilder* builder);
 
-  // No schedule with `limit` microbatches a rank has a smaller bubble: the
-  // first backward must come back to rank 0 (appendix B).
+  // No plan within `limit` has a smaller bubble.
   int64_t LeastBubble(double limit) const;
+  bool IsLeast(double limit, const ZbPlan& plan) const {
+    return plan.bubble <= LeastBubble(limit);
+  }
 
  private:
   struct Rank {
@@ -92,7 +94,7 @@ class ZbAutoPlanner {
   std::vector<int64_t> backward_end_;
   int ring_mask_ = 0;
   int64_t largest_bubble_ = 0;
-  double reached_ = 0;
+  double reached_ = std::numeric_limits<double>::infinity();
 };
 
 }  // namespace pipewright

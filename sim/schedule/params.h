@@ -13,6 +13,15 @@
 
 namespace pipewright {
 
+// Of one microbatch through a stage.
+struct StageTimes {
+  double forward = 0;
+  double backward_input = 0;
+  double backward_weight = 0;
+
+  friend bool operator==(const StageTimes&, const StageTimes&) = default;
+};
+
 // Costs for planners and closed forms. Any unit, the same everywhere. F, B, W
 // are those of one microbatch through all stages of a rank; a chunk takes
 // 1/vpp of them. One hop between ranks takes `hop`.
@@ -29,6 +38,9 @@ struct PlanCosts {
   bool given = false;
   // Factor on every pass of a slice; empty: 1 for all.
   std::vector<double> slice_factor;
+  // [stage], where they differ; F, B and W above are then the means. Empty: all
+  // stages are alike.
+  std::vector<StageTimes> stages;
 
   double work() const { return forward + backward_input + backward_weight; }
   // F = B = W and no hops: what slots mean in the papers.

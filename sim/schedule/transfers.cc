@@ -1,5 +1,10 @@
 #include "sim/schedule/transfers.h"
 
+#include <functional>
+#include <queue>
+#include <tuple>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "sim/base/check.h"
 
@@ -40,7 +45,8 @@ int64_t IndexOf(const Schedule& schedule, Pass pass, int stage) {
          int64_t{pass.microbatch()} * schedule.slices + pass.slice();
 }
 
-// One run of the sweep behind PostAhead.
+// One run of the sweeps behind PostAhead. Ranks that would wait in a sweep are
+// left out until what they wait for is there.
 class Poster {
  public:
   Poster(const Schedule& schedule, const std::vector<StepList>& lists)
@@ -48,18 +54,24 @@ class Poster {
         lists_(lists),
         positions_(lists.size(), 0),
         there_(MessageCount(schedule), false),
+        waits_(lists.size(), false),
         placed_(lists.size()) {
     for (size_t rank = 0; rank < lists.size(); ++rank) {
       placed_[rank].reserve(2 * lists[rank].size());
     }
   }
 
-  std::vector<StepList> Run() && {
-    bool progress = true;
-    while (progress) {
-      progress = false;
-      for (int rank = 0; rank < schedule_.pp(); ++rank) {
-        progress |= TryOne(rank);
+  std::vector<StepList> Run(int64_t* visits) && {
+    for (int rank = 0; rank < schedule_.pp(); ++rank) turns_.emplace(0, rank);
+    while (!turns_.empty()) {
+      std::tie(sweep_, rank_) = turns_.top();
+      turns_.pop();
+      if (visits != nullptr) ++*visits;
+      if (positions_[rank_] == lists_[rank_].size()) continue;
+      if (TryOne(rank_)) {
+        turns_.emplace(sweep_ + 1, rank_);
+      } else {
+        waits_[rank_] = true;
       }
     }
     for (size_t rank = 0; rank < lists_.size(); ++rank) {
@@ -79,7 +91,6 @@ class Poster {
   bool TryOne(int rank) {
     const StepList& list = lists_[rank];
     size_t& position = positions_[rank];
-    if (position == list.size()) return false;
     const size_t parts = list[position].kind == StepKind::kPass &&
                                  list[position].pass.joint_with_next()
                              ? 2
@@ -106,6 +117,11 @@ class Poster {
     const int direction = step.pass.direction();
     const int peer = schedule_.placement.RankOf(next, direction);
     if (peer == rank) return;
+    if (waits_[peer]) {
+      // Its turn in this sweep may be over.
+      turns_.emplace(peer > rank_ ? sweep_ : sweep_ + 1, peer);
+      waits_[peer] = false;
+    }
     placed_[rank].push_back(SendOf(step.pass));
     placed_[peer].push_back(ReceiveOf(
         Pass(step.pass.kind(), step.pass.microbatch(),
@@ -115,7 +131,12 @@ class Poster {
   const Schedule& schedule_;
   const std::vector<StepList>& lists_;
   std::vector<size_t> positions_;
-  std::vector<bool> there_;  // [message]
+  std::vector<bool> there_;              // [message]
+  using Turn = std::pair<int64_t, int>;  // sweep and rank
+  std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns_;
+  std::vector<bool> waits_;  // [rank] has no turn
+  int64_t sweep_ = 0;
+  int rank_ = 0;
   std::vector<StepList> placed_;
 };
 
@@ -189,8 +210,9 @@ std::vector<StepList> BlockingSteps(const Schedule& schedule) {
 }
 
 std::vector<StepList> PostAhead(const Schedule& schedule,
-                                const std::vector<StepList>& lists) {
-  return Poster(schedule, lists).Run();
+                                const std::vector<StepList>& lists,
+                                int64_t* visits) {
+  return Poster(schedule, lists).Run(visits);
 }
 
 std::string StepToString(const Schedule& schedule, const Step& step) {

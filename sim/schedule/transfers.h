@@ -67,8 +67,11 @@ std::vector<StepList> BlockingSteps(const Schedule& schedule);
 // list at the same moment. All lists thus agree with one common order of the
 // transfers. So PyTorch 2.14.1 lowers a compute_only schedule. `lists` have no
 // transfers yet; `schedule` must have passed VerifySchedule.
+// Time O(entries * log(ranks)). `visits`, unless null, gets how often a rank
+// was looked at.
 std::vector<StepList> PostAhead(const Schedule& schedule,
-                                const std::vector<StepList>& lists);
+                                const std::vector<StepList>& lists,
+                                int64_t* visits = nullptr);
 
 // "SEND_F3.1", "RECV_B0", "UNSHARD.1", or the pass.
 std::string StepToString(const Schedule& schedule, const Step& step);

@@ -23,15 +23,18 @@ class Progress {
         lists_(lists),
         positions_(lists.size(), 0),
         sent_(MessageCount(schedule), false),
-        received_(MessageCount(schedule), false) {}
+        received_(MessageCount(schedule), false),
+        waits_(lists.size(), false) {}
   virtual ~Progress() = default;
 
-  absl::Status Run(Semantics semantics) {
-    for (bool progress = true; progress;) {
-      progress = false;
-      for (int rank = 0; rank < schedule_.pp(); ++rank) {
-        while (Advance(rank)) progress = true;
-      }
+  absl::Status Run(Semantics semantics, int64_t* visits) {
+    for (int rank = schedule_.pp() - 1; rank >= 0; --rank) Wake(rank);
+    while (!to_visit_.empty()) {
+      const int rank = to_visit_.back();
+      to_visit_.pop_back();
+      waits_[rank] = false;
+      if (visits != nullptr) ++*visits;
+      while (Advance(rank)) continue;
     }
     for (int rank = 0; rank < schedule_.pp(); ++rank) {
       if (!Ended(rank)) return Deadlock(semantics, rank);
@@ -40,7 +43,8 @@ class Progress {
   }
 
  protected:
-  // Runs one more step on `rank`; false when it has to wait or has ended.
+  // Runs one more step on `rank` and wakes whom that lets go on; false when it
+  // has to wait or has ended.
   virtual bool Advance(int rank) = 0;
   // The step that blocks `rank`; the size of its list when there is none.
   virtual size_t Blocked(int rank) const { return positions_[rank]; }
@@ -57,6 +61,11 @@ class Progress {
                    NeedsReceive(schedule_, rank, step.pass)
                ? IndexOf(rank, ReceiveOf(step.pass))
                : -1;
+  }
+
+  void Wake(int rank) {
+    if (!waits_[rank]) to_visit_.push_back(rank);
+    waits_[rank] = true;
   }
 
   const Schedule& schedule_;
@@ -111,6 +120,9 @@ class Progress {
                    absl::FailedPreconditionError(absl::StrCat(
                        message, "\n", MarkedGrid(grid, positions))));
   }
+
+  std::vector<int> to_visit_;
+  std::vector<bool> waits_;  // [rank] is in `to_visit_`
 };
 
 class Buffered : public Progress {
@@ -121,7 +133,11 @@ class Buffered : public Progress {
   bool Advance(int rank) override {
     if (Ended(rank)) return false;
     const Step& step = lists_[rank][positions_[rank]];
-    if (step.kind == StepKind::kSend) sent_[IndexOf(rank, step)] = true;
+    if (step.kind == StepKind::kSend) {
+      const Message message = MessageOf(schedule_, rank, step);
+      sent_[message.index] = true;
+      Wake(message.peer);
+    }
     // A block starts when both of its parts can.
     const bool opens =
         step.kind == StepKind::kPass && step.pass.joint_with_next();
@@ -154,6 +170,7 @@ class Rendezvous : public Progress {
                          IndexOf(message.peer, theirs) == message.index;
       if (!meets) return false;
       ++positions_[message.peer];
+      Wake(message.peer);
     }
     ++positions_[rank];
     return true;
@@ -266,8 +283,10 @@ class Nccl : public Progress {
       for (size_t index = batch.begin; index < batch.end; ++index) {
         if (!IsTransfer(rank, index)) continue;
         const Step& step = lists_[rank][index];
-        (step.kind == StepKind::kSend ? sent_
-                                      : received_)[IndexOf(rank, step)] = true;
+        const Message message = MessageOf(schedule_, rank, step);
+        (step.kind == StepKind::kSend ? sent_ : received_)[message.index] =
+            true;
+        Wake(message.peer);
       }
       batch.posted = true;
       return true;
@@ -325,16 +344,16 @@ absl::string_view SemanticsName(Semantics semantics) {
 
 absl::Status CheckProgress(const Schedule& schedule,
                            const std::vector<StepList>& lists,
-                           Semantics semantics) {
+                           Semantics semantics, int64_t* visits) {
   PW_CHECK(static_cast<int>(lists.size()) == schedule.pp());
   switch (semantics) {
     case Semantics::kBuffered:
-      return Buffered(schedule, lists).Run(semantics);
+      return Buffered(schedule, lists).Run(semantics, visits);
     case Semantics::kRendezvous:
-      return Rendezvous(schedule, lists).Run(semantics);
+      return Rendezvous(schedule, lists).Run(semantics, visits);
     case Semantics::kNccl:
       PW_RETURN_IF_ERROR(CheckSequence(schedule, lists));
-      return Nccl(schedule, lists).Run(semantics);
+      return Nccl(schedule, lists).Run(semantics, visits);
   }
   return absl::OkStatus();
 }

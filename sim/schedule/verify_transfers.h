@@ -2,6 +2,7 @@
 // question of order alone: no times, no bandwidth, no sizes.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -48,9 +49,10 @@ absl::Status CheckPairs(const Schedule& schedule,
 
 // Runs the lists, which must have passed CheckPairs. kFailedPrecondition where
 // they do not end: what each rank waits for, and the grid with these marked.
+// Time O(steps). `visits`, unless null, gets how often a rank was looked at.
 absl::Status CheckProgress(const Schedule& schedule,
                            const std::vector<StepList>& lists,
-                           Semantics semantics);
+                           Semantics semantics, int64_t* visits = nullptr);
 
 // The lists that `semantics` gives a schedule which says nothing of transfers:
 // BlockingSteps for kRendezvous, else PostAhead.

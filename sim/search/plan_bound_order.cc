@@ -7,6 +7,7 @@
 #include "sim/memory/schedule_memory.h"
 #include "sim/model/ops.h"
 #include "sim/replay/core.h"
+#include "sim/replay/rank_visits.h"
 #include "sim/replay/wiring.h"
 #include "sim/schedule/registry.h"
 #include "sim/search/plan_bound.h"
@@ -74,21 +75,17 @@ std::vector<double> EndsOf(const Schedule& schedule,
   ReplayCore core(std::move(ranks), static_cast<int>(wiring.channels.size()),
                   nullptr, pair_factor);
   NullObserver observer;
-  int ended = 0;
-  for (bool progress = true; progress && ended < schedule.pp();) {
-    progress = false;
-    ended = 0;
-    for (int rank = 0; rank < schedule.pp(); ++rank) {
-      const auto size = static_cast<int64_t>(schedule.order(rank).size());
-      const int64_t before = core.rank(rank).position;
-      core.Advance(rank, size, observer);
-      progress |= core.rank(rank).position != before;
-      ended += core.rank(rank).position == size ? 1 : 0;
-    }
-  }
+  const auto size = [&](int rank) {
+    return static_cast<int64_t>(schedule.order(rank).size());
+  };
+  RankVisits::Along(schedule.pp(), wiring.channels).Run([&](int rank) {
+    const int64_t before = core.rank(rank).position;
+    core.Advance(rank, size(rank), observer);
+    return core.rank(rank).position != before;
+  });
   std::vector<double> ends;
-  if (ended < schedule.pp()) return ends;
   for (int rank = 0; rank < schedule.pp(); ++rank) {
+    if (core.rank(rank).position < size(rank)) return {};
     ends.push_back(core.rank(rank).clock_s);
   }
   return ends;

@@ -43,7 +43,7 @@ const std::vector<std::string>& OtherSources() {
                                    "sim/config/prepare_optimizer.cc",
                                    "sim/config/prepare_training.cc",
                                    "sim/memory/megatron_memory.cc",
-                                   "sim/offload/optimizer_plan.cc",
+                                   "sim/program/optimizer_plan.cc",
                                    "sim/sequences/packer.h"};
   return *paths;
 }

@@ -1,6 +1,6 @@
 // Who steps which subgroup, and what moves for it, against
 // tests/oracle/dos_schedule_cases.json.gz.
-#include "sim/offload/optimizer_plan.h"
+#include "sim/program/optimizer_plan.h"
 
 #include <catch2/catch.hpp>
 #include <set>

@@ -1,4 +1,4 @@
-#include "sim/offload/optimizer_plan.h"
+#include "sim/program/optimizer_plan.h"
 
 #include <algorithm>
 #include <cmath>

@@ -40,6 +40,29 @@ std::pair<std::string, std::string> FirstDifference(absl::string_view one,
 
 constexpr size_t kMostInPiece = size_t{256} << 20;
 
+void PutClaims(const std::vector<MemoryClaim>& claims, WireWriter* writer) {
+  writer->Put(static_cast<uint64_t>(claims.size()));
+  for (const MemoryClaim& claim : claims) {
+    writer->PutText(claim.of);
+    writer->PutText(claim.scope);
+    writer->Put(claim.free_bytes);
+    writer->PutAll(claim.bytes);
+  }
+}
+
+std::vector<MemoryClaim> GetClaims(WireReader* reader) {
+  std::vector<MemoryClaim> claims;
+  const auto count = reader->Get<uint64_t>();
+  while (claims.size() < count && reader->ok()) {
+    MemoryClaim& claim = claims.emplace_back();
+    claim.of = reader->GetText();
+    claim.scope = reader->GetText();
+    claim.free_bytes = reader->Get<double>();
+    claim.bytes = reader->GetAll<double>();
+  }
+  return claims;
+}
+
 }  // namespace
 
 std::string MachineName() {
@@ -80,10 +103,19 @@ RankOutcome GetOutcome(WireReader* reader) {
   return outcome;
 }
 
-absl::StatusOr<std::string> Party::Agree(const absl::StatusOr<FirstWord>& own) {
+absl::StatusOr<std::string> Party::Agree(const absl::StatusOr<FirstWord>& own,
+                                         const JudgeMemory& judge) {
   WireWriter prepared = Begin(Control::kPrepared);
   PutStatus(own.status(), &prepared);
   prepared.PutText(own.ok() ? own->same : "");
+  std::vector<std::vector<MemoryClaim>> claims;
+  if (own.ok()) {
+    claims.push_back(own->memory);
+    for (MemoryClaim& claim : claims[0]) {
+      absl::StrAppend(&claim.scope, " ", MachineName());
+    }
+    PutClaims(claims[0], &prepared);
+  }
   if (job_.process() > 0) {
     job_.Send(0, ProcessGroup::kControl, prepared.bytes());
     return Verdict();
@@ -105,11 +137,15 @@ absl::StatusOr<std::string> Party::Agree(const absl::StatusOr<FirstWord>& own) {
     agreed.Update(Prefix(NameOf(process), its));
     if (!agreed.ok()) continue;
     const std::string its_text = reader.GetText();
+    claims.push_back(GetClaims(&reader));
     if (its_text == own->same) continue;
     const auto [here, there] = FirstDifference(own->same, its_text);
     agreed = absl::InvalidArgumentError(
         absl::StrCat(NameOf(process), " was started for another run than ",
                      NameOf(0), ": ", there, ", not ", here));
+  }
+  if (agreed.ok() && judge != nullptr) {
+    agreed = judge(SumClaims(claims));
   }
   absl::StatusOr<std::string> verdict = std::string();
   if (agreed.ok()) {

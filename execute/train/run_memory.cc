@@ -1,9 +1,10 @@
 #include "execute/train/run_memory.h"
 
 #include <algorithm>
-#include <set>
-#include <tuple>
+#include <map>
+#include <utility>
 
+#include "execute/train/memory_pool.h"
 #include "execute/train/owners.h"
 #include "execute/train/reference.h"
 #include "execute/train/units.h"
@@ -37,25 +38,38 @@ class Estimate {
     return 2 * kFloatBytes * steps * ParametersOf(index);
   }
 
-  // Beside what it holds itself.
-  DeviceAndHost Beside(int index, bool processes) const {
-    DeviceAndHost beside;
+  // With what it holds itself.
+  DeviceAndHost Training(int index, DeviceAndHost needs, bool processes) const {
     const int rank = index % program_.pp();
     const DpClass& own = program_.OfReplica(index / program_.pp());
-    const auto boundary = static_cast<int64_t>(model_.BoundaryBytes());
-    beside.device =
-        boundary * ReservedOutputs(units_, own, rank, model_.BoundaryBytes());
+    int64_t messages =
+        static_cast<int64_t>(model_.BoundaryBytes()) *
+        ReservedOutputs(units_, own, rank, model_.BoundaryBytes());
     // What comes from another process is copied.
-    if (processes) beside.device *= 2;
-    AddCollectives(index, processes, &beside);
-    if (worker_.sharded_step) {
-      beside.host += kFloatBytes * ParametersOf(index) / program_.replicas;
+    if (processes) messages *= 2;
+    needs.device += messages;
+    // Master weights, gradients and moments have blocks of their own, or not.
+    int64_t large = 0;
+    for (int replica = 0; replica < own.schedule->directions; ++replica) {
+      for (const int unit : units_.OfRank(rank, replica)) {
+        const int64_t block = kFloatBytes * parameters_[unit];
+        if (block > static_cast<int64_t>(MemoryPool::kLargestShared)) {
+          large += 4 * block;
+        }
+      }
     }
-    if (owners_.empty()) return beside;
-    beside.host += static_cast<int64_t>(owners_[index].Bytes());
-    beside.host +=
-        kFloatBytes * *std::max_element(plain_.begin(), plain_.end());
-    return beside;
+    const int64_t shared = std::max<int64_t>(0, needs.device - large);
+    needs.device += static_cast<int64_t>(
+                        MemoryPool::SlabBytes(static_cast<size_t>(shared))) -
+                    shared;
+    AddCollectives(index, processes, &needs);
+    if (worker_.sharded_step) {
+      needs.host += kFloatBytes * ParametersOf(index) / program_.replicas;
+    }
+    if (owners_.empty()) return needs;
+    needs.host += static_cast<int64_t>(owners_[index].Bytes());
+    needs.host += kFloatBytes * *std::max_element(plain_.begin(), plain_.end());
+    return needs;
   }
 
  private:
@@ -71,45 +85,46 @@ class Estimate {
   }
 
   // Blocks that members give each other; those of one size are used again.
-  void AddCollectives(int index, bool processes, DeviceAndHost* beside) const {
+  void AddCollectives(int index, bool processes, DeviceAndHost* needs) const {
     const int self = index / program_.pp();
     const RankProgram& rank =
         program_.OfReplica(self).ranks[index % program_.pp()];
     const std::vector<int> unit_of = units_.OfSideOps(rank);
-    std::set<std::tuple<OpKind, int64_t, int64_t>> made;
+    std::map<int64_t, int64_t> most;  // [bytes] blocks
+    int64_t sums = 0;
     for (size_t op = 0; op < rank.side_ops.size(); ++op) {
       const SideOp& side_op = rank.side_ops[op];
-      if (side_op.stage < 0 && !side_op.tied) continue;
-      int64_t floats = side_op.tied       ? model_.TableElements()
-                       : unit_of[op] >= 0 ? parameters_[unit_of[op]]
-                                          : 0;
+      if (!side_op.tied && (side_op.stage < 0 || unit_of[op] < 0)) continue;
+      int64_t bytes = kFloatBytes * (side_op.tied ? model_.TableElements()
+                                                  : parameters_[unit_of[op]]);
       int64_t members = 1;
       if (IsCollective(side_op.kind)) {
         members = std::ssize(
             GroupMembers(program_, program_.groups[side_op.group], self));
       }
-      if (!made.insert({side_op.kind, floats, members}).second) continue;
+      int64_t blocks = members + (processes ? members - 1 : 0);
       switch (side_op.kind) {
         case OpKind::kAllReduce:
-          floats *= members + (processes ? members - 1 : 0);
           break;
         case OpKind::kReduceScatter:
-          // The parts, their sum, and the sum on the host.
-          beside->host += kFloatBytes * floats / members;
-          floats = (processes ? 2 : 1) * floats + floats / members;
+          bytes /= members;
+          ++blocks;  // their sum
+          sums = std::max(sums, bytes);
           break;
         case OpKind::kAllGather:
-          floats *= processes ? 2 : 1;
+          bytes /= members;
           break;
         case OpKind::kPull:
         case OpKind::kPush:
-          if (side_op.peers != nullptr) floats = 0;
+          if (side_op.peers != nullptr) continue;
           break;
         default:
-          floats = 0;
+          continue;
       }
-      beside->device += kFloatBytes * floats;
+      most[bytes] = std::max(most[bytes], blocks);
     }
+    for (const auto& [bytes, blocks] : most) needs->device += bytes * blocks;
+    needs->host += sums;
   }
 
   const Program& program_;
@@ -136,8 +151,8 @@ absl::StatusOr<RunMemory> EstimateRunMemory(const Program& program,
   int64_t told = 0;
   bool concludes = false;
   for (const int index : options.own) {
-    DeviceAndHost rank = options.ranks[index];
-    rank += estimate.Beside(index, options.processes);
+    const DeviceAndHost rank =
+        estimate.Training(index, options.ranks[index], options.processes);
     if (options.in_turn) {
       training_part.device = std::max(training_part.device, rank.device);
       training_part.host = std::max(training_part.host, rank.host);

@@ -84,6 +84,19 @@ void AddGroups(const std::string& mount, std::string path, const Files& files,
   }
 }
 
+// Is `word` one of those between commas and colons?
+bool Names(const std::string& list, const std::string& word) {
+  for (size_t at = list.find(word); at != std::string::npos;
+       at = list.find(word, at + 1)) {
+    const char before = list[at - 1];
+    const char behind = list[at + word.size()];
+    if ((before == ',' || before == ':') && (behind == ',' || behind == ':')) {
+      return true;
+    }
+  }
+  return false;
+}
+
 void AddControlGroups(const std::string& root,
                       std::vector<MemoryLimit>* limits) {
   const std::string groups = Text(root + "/proc/self/cgroup");
@@ -98,12 +111,12 @@ void AddControlGroups(const std::string& root,
     if (first == std::string::npos) continue;
     const size_t second = line.find(':', first + 1);
     if (second == std::string::npos) continue;
-    const std::string controllers =
-        "," + line.substr(first + 1, second - first - 1) + ",";
+    std::string controllers = line.substr(first, second - first);
+    controllers += ':';
     const std::string path = line.substr(second + 1);
-    if (controllers.find(",memory,") != std::string::npos) {
+    if (Names(controllers, "memory")) {
       AddGroups(sys + "/memory", path, kVersion1, limits);
-    } else if (controllers == ",,") {
+    } else if (controllers == "::") {
       AddGroups(sys, path, kVersion2, limits);
     }
   }

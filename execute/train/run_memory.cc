@@ -166,10 +166,10 @@ absl::StatusOr<RunMemory> EstimateRunMemory(const Program& program,
   // Sent as a copy.
   int64_t kept = options.processes ? 2 * told : told;
   if (concludes && options.processes) {
-    // What all have told, as it came and taken apart.
+    // What all have told, as it came, joined, and taken apart.
     kept = 0;
     for (int index = 0; index < program.replicas * program.pp(); ++index) {
-      kept += 2 * estimate.Snapshots(index);
+      kept += 3 * estimate.Snapshots(index);
     }
   }
   memory[RunPart::kReference].host = kept;

@@ -37,7 +37,8 @@ Words Split(const std::string& text) {
 
 struct Peak {
   int exit_code = -1;
-  double bytes = 0;  // the most that was resident, as the system says
+  double bytes = 0;     // the most that was resident, as the system says
+  double together = 0;  // the most of all processes at a time, as seen
 };
 
 // Runs the processes of one job, one for each list of words, with at most so
@@ -68,6 +69,18 @@ Peak PeakOf(const std::vector<Words>& processes, const std::string& out,
     pids.push_back(pid);
   }
   Peak peak;
+  // Processes have their peaks at different times. A zombie has no memory.
+  double sum = 1;
+  while (pids.size() > 1 && sum > 0) {
+    sum = 0;
+    for (const pid_t pid : pids) {
+      const std::string statm =
+          ReadFile(absl::StrCat("/proc/", pid, "/statm")).value_or("0 0");
+      sum += 4096 * std::stod(Words(absl::StrSplit(statm, ' ')).at(1));
+    }
+    peak.together = std::max(peak.together, sum);
+    ::usleep(2000);
+  }
   for (const pid_t pid : pids) {
     int status = 0;
     struct rusage usage = {};
@@ -164,7 +177,7 @@ TEST_CASE("execute: processes of one machine need what they take together",
     REQUIRE(peak.exit_code == 0);
     *needed = Json::parse(ReadFile(out).value())["execute"]["needed_bytes"]
                   .get<double>();
-    return peak.bytes;
+    return peak.together;
   };
   double needed = 0;
   const double base = measure(kNone, &needed);

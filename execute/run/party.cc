@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "execute/run/claims_wire.h"
 #include "execute/run/rank_run.h"
 #include "execute/transport/meetings.h"
 #include "execute/transport/steady_seconds.h"
@@ -39,29 +40,6 @@ std::pair<std::string, std::string> FirstDifference(absl::string_view one,
 }
 
 constexpr size_t kMostInPiece = size_t{256} << 20;
-
-void PutClaims(const std::vector<MemoryClaim>& claims, WireWriter* writer) {
-  writer->Put(static_cast<uint64_t>(claims.size()));
-  for (const MemoryClaim& claim : claims) {
-    writer->PutText(claim.of);
-    writer->PutText(claim.scope);
-    writer->Put(claim.free_bytes);
-    writer->PutAll(claim.bytes);
-  }
-}
-
-std::vector<MemoryClaim> GetClaims(WireReader* reader) {
-  std::vector<MemoryClaim> claims;
-  const auto count = reader->Get<uint64_t>();
-  while (claims.size() < count && reader->ok()) {
-    MemoryClaim& claim = claims.emplace_back();
-    claim.of = reader->GetText();
-    claim.scope = reader->GetText();
-    claim.free_bytes = reader->Get<double>();
-    claim.bytes = reader->GetAll<double>();
-  }
-  return claims;
-}
 
 }  // namespace
 

@@ -258,10 +258,10 @@ has_fp8() {
     awk 'NR == 1 { found = $1 >= 8.9 } END { exit !found }'
 }
 
-# Half of what the step gets: setting up and the last round are not in a budget.
+# Three quarters of what the step gets: it ends within 1.3 times the budget.
 budget() {
   local seconds
-  seconds=$(($(granted "$limit") / 2))
+  seconds=$(($(granted "$limit") * 3 / 4))
   echo "$((seconds > 0 ? seconds : 1))s"
 }
 

@@ -225,10 +225,12 @@ int64_t InterferenceBytes(const MeasuredDevice& device) {
 }
 
 absl::StatusOr<std::vector<Subject>> InterferenceSubjects(
-    MeasuredDevice* device, std::shared_ptr<PartBench> bench,
+    MeasuredDevice* device, const PassSet& passes,
+    std::shared_ptr<const bool> brief,
     const std::vector<Transport>& transports) {
-  auto runner = std::make_shared<PassRunner>(device, std::move(bench));
+  auto runner = std::make_shared<PassRunner>(device, passes.example);
   if (!device->is_cpu()) return SubjectsOnGpu(runner, transports);
+  const auto small = std::make_shared<PassRunner>(device, passes.small);
   std::vector<Subject> subjects;
   const auto out = Copier();
   const auto in = Copier();
@@ -240,9 +242,12 @@ absl::StatusOr<std::vector<Subject>> InterferenceSubjects(
   for (const ProfilePass pass : kMatrixPasses) {
     for (int beside = 0; beside < kNumBeside; ++beside) {
       Subject subject = MatrixSubject(pass, static_cast<Beside>(beside));
-      subject.visit = [runner, pass, background = backgrounds[beside]](
-                          std::vector<double>* samples) {
-        return VisitOnCpu(runner.get(), pass, background, samples);
+      subject.visit = [runner, small, brief, pass,
+                       background =
+                           backgrounds[beside]](std::vector<double>* samples) {
+        const bool is_brief = brief != nullptr && *brief;
+        return VisitOnCpu(is_brief ? small.get() : runner.get(), pass,
+                          background, samples);
       };
       subjects.push_back(std::move(subject));
     }

@@ -11,7 +11,7 @@
 #include "calibrate/copy_subjects.h"
 #include "calibrate/device.h"
 #include "calibrate/measure.h"
-#include "calibrate/part_bench.h"
+#include "calibrate/pass_subjects.h"
 #include "calibrate/transfer_subjects.h"
 
 namespace pipewright {
@@ -19,12 +19,14 @@ namespace pipewright {
 // Bytes of the device that InterferenceSubjects takes, beside the bench's.
 int64_t InterferenceBytes(const MeasuredDevice& device);
 
-// `bench` is that of a layer. Samples are ratios of times measured next to each
+// They run the example of `passes`; on a CPU the small one while *brief is
+// true, null: never. Samples are ratios of times measured next to each
 // other, so that drift cancels. On a GPU, passes run beside transfers only
 // where one of `transports` spans several GPUs, see Transport::begin; on a CPU
 // two threads transfer.
 absl::StatusOr<std::vector<Subject>> InterferenceSubjects(
-    MeasuredDevice* device, std::shared_ptr<PartBench> bench,
+    MeasuredDevice* device, const PassSet& passes,
+    std::shared_ptr<const bool> brief,
     const std::vector<Transport>& transports);
 
 }  // namespace pipewright

@@ -6,6 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "sim/base/check.h"
+#include "sim/base/error_parts.h"
+#include "sim/base/quantity.h"
 #include "sim/base/status.h"
 
 namespace pipewright {
@@ -17,9 +19,17 @@ constexpr int kLeastRounds = 3;
 constexpr int kMostLost = 3;
 // Longer visits warm up themselves.
 constexpr double kShortVisit = 0.02;
+// Whole visits are made where the budget has room for so many times the least
+// that brief ones take: they take two to three times as long.
+constexpr double kForWhole = 3;
+// Visits may take a little longer than the first ones did.
+constexpr double kMostOfBudget = 1.1;
 
 struct Record {
   std::vector<Rounds> samples;  // by series
+  std::vector<double> first;    // of a first visit that counts; empty: none
+  double begin_s = 0;           // that the last begin of a round took
+  double visit_s = 0;           // and a visit since then
   double seconds = 0;
   int made = 0;  // visits
   int lost = 0;
@@ -40,14 +50,15 @@ class Measurer {
   }
 
   absl::StatusOr<Measured> Run() {
-    const double start = hooks_.now();
+    const double start = hooks_.now() - options_.spent_s;
     const double end = start + options_.budget_s;
     const int rounds = std::max(options_.rounds, kLeastRounds);
     PW_RETURN_IF_ERROR(FirstVisits(start, rounds));
     for (int round = 0; round < rounds && !measured_.interrupted; ++round) {
       const double left = end - hooks_.now();
-      if (round >= kLeastRounds && left <= 0) break;
-      PW_RETURN_IF_ERROR(Round(round, rounds, left / (rounds - round)));
+      if (round >= kLeastRounds && left < LeastRound()) break;
+      PW_RETURN_IF_ERROR(
+          Round(round, rounds, left / (rounds - round) - Begins()));
       if (!measured_.interrupted) ++measured_.rounds;
       PutAll();
       if (hooks_.round_done != nullptr) {
@@ -81,24 +92,66 @@ class Measurer {
   }
 
   absl::Status FirstVisits(double start, int rounds) {
-    double least_round = 0;
+    double counted = 0;
     for (size_t index = 0; index < subjects_.size(); ++index) {
       const Subject& subject = subjects_[index];
+      Record& record = records_[index];
       if (!GoOn(subject, 0, rounds)) return absl::OkStatus();
-      const double begin = hooks_.now();
-      PW_RETURN_IF_ERROR(BeginRound(subject, 0));
+      PW_RETURN_IF_ERROR(BeginRound(subject, 0, &record));
       const double visit = hooks_.now();
       std::vector<double> samples(subject.series.size());
-      PW_RETURN_IF_ERROR(Prefix(
-          subject.name, Visit(subject, &records_[index], &samples).status()));
-      const double seconds = hooks_.now() - visit;
-      const int visits =
-          options_.least_visits + (seconds > kShortVisit ? 0 : 1);
-      least_round += visit - begin + visits * seconds;
+      const absl::StatusOr<bool> made = Visit(subject, &record, &samples);
+      PW_RETURN_IF_ERROR(Prefix(subject.name, made.status()));
+      record.visit_s = hooks_.now() - visit;
+      if (!*made || record.visit_s <= kShortVisit) continue;
+      record.first = std::move(samples);
+      counted += record.visit_s;
     }
-    measured_.minimum_s = hooks_.now() - start + kLeastRounds * least_round;
+    const double spent = hooks_.now() - start;
+    const bool brief =
+        hooks_.go_whole != nullptr &&
+        options_.budget_s - spent < kForWhole * kLeastRounds * LeastRound();
+    if (!brief) {
+      for (Record& record : records_) record.first.clear();
+      counted = 0;
+      if (hooks_.go_whole != nullptr) hooks_.go_whole();
+    }
+    measured_.minimum_s = spent + kLeastRounds * LeastRound() - counted;
+    if (options_.budget_s > 0 &&
+        measured_.minimum_s > kMostOfBudget * options_.budget_s) {
+      const std::string given = FormatSeconds(options_.budget_s);
+      const std::string allowed =
+          absl::StrCat(std::ceil(measured_.minimum_s),
+                       "s or more here, or 0s for as little as it takes");
+      return InField(
+          "--budget",
+          WithValue(absl::ResourceExhaustedError(absl::StrCat(
+                        given,
+                        " is not enough: three rounds of everything take "
+                        "about ",
+                        FormatSeconds(measured_.minimum_s),
+                        " (setting up and one visit of each thing took ",
+                        FormatSeconds(spent), "); allowed: ", allowed)),
+                    given, allowed));
+    }
     if (hooks_.estimated != nullptr) hooks_.estimated(measured_.minimum_s);
     return absl::OkStatus();
+  }
+
+  // What the least visits of a round take, by those of before.
+  double LeastRound() const {
+    double seconds = 0;
+    for (const Record& record : records_) {
+      const int visits =
+          options_.least_visits + (record.visit_s > kShortVisit ? 0 : 1);
+      seconds += record.begin_s + visits * record.visit_s;
+    }
+    return seconds;
+  }
+  double Begins() const {
+    double seconds = 0;
+    for (const Record& record : records_) seconds += record.begin_s;
+    return seconds;
   }
 
   // False where the visit is lost. A clock that fails must not become a median:
@@ -123,9 +176,12 @@ class Measurer {
     return true;
   }
 
-  static absl::Status BeginRound(const Subject& subject, int round) {
+  absl::Status BeginRound(const Subject& subject, int round, Record* record) {
     if (subject.begin_round == nullptr) return absl::OkStatus();
-    return Prefix(subject.name, subject.begin_round(round));
+    const double start = hooks_.now();
+    PW_RETURN_IF_ERROR(Prefix(subject.name, subject.begin_round(round)));
+    record->begin_s = hooks_.now() - start;
+    return absl::OkStatus();
   }
 
   absl::Status Round(int round, int rounds, double seconds) {
@@ -133,7 +189,9 @@ class Measurer {
       const Subject& subject = subjects_[index];
       if (!GoOn(subject, round, rounds)) return absl::OkStatus();
       const bool enough = round >= kLeastRounds && IsDone(index);
-      PW_RETURN_IF_ERROR(BeginRound(subject, round));
+      if (round > 0 || records_[index].first.empty()) {
+        PW_RETURN_IF_ERROR(BeginRound(subject, round, &records_[index]));
+      }
       PW_RETURN_IF_ERROR(Prefix(
           subject.name,
           VisitSubject(subject, enough ? 0 : seconds * subject.share / shares_,
@@ -146,18 +204,29 @@ class Measurer {
                             Record* record) {
     const double start = hooks_.now();
     std::vector<double> samples(subject.series.size());
-    PW_ASSIGN_OR_RETURN(bool made, Visit(subject, record, &samples));
-    const bool keep_first = hooks_.now() - start > kShortVisit;
     for (Rounds& kept : record->samples) kept.emplace_back();
     int visits = 0;
-    int lost = made ? 0 : 1;
-    if (made && keep_first) Keep(samples, &visits, record);
+    int lost = 0;
+    bool made = false;
+    int tries = 0;
+    if (!record->first.empty()) {
+      Keep(record->first, &visits, record);
+      record->first.clear();
+    } else {
+      ++tries;
+      PW_ASSIGN_OR_RETURN(made, Visit(subject, record, &samples));
+      lost = made ? 0 : 1;
+      if (made && hooks_.now() - start > kShortVisit) {
+        Keep(samples, &visits, record);
+      }
+    }
     while (visits < options_.least_visits ||
            (visits < options_.most_visits && hooks_.now() - start < share)) {
       if (hooks_.stop()) {
         measured_.interrupted = true;
         break;
       }
+      ++tries;
       PW_ASSIGN_OR_RETURN(made, Visit(subject, record, &samples));
       if (made) {
         Keep(samples, &visits, record);
@@ -165,7 +234,9 @@ class Measurer {
         break;
       }
     }
-    record->seconds += hooks_.now() - start;
+    const double seconds = hooks_.now() - start;
+    if (tries > 0) record->visit_s = seconds / tries;
+    record->seconds += seconds;
     return absl::OkStatus();
   }
 

@@ -41,7 +41,9 @@ struct Subject {
 struct MeasureOptions {
   StoppingRule rule;
   int rounds = 6;
-  double budget_s = 30;   // wall clock, of everything
+  // Wall clock, of everything. 0: as little as three rounds take.
+  double budget_s = 30;
+  double spent_s = 0;     // of the budget, before the call
   int least_visits = 2;   // of a round
   int most_visits = 24;   // of a round
   double resolution = 0;  // of the clock, seconds
@@ -54,8 +56,11 @@ struct MeasureHooks {
   std::function<void(int round, int rounds, const std::string& subject)>
       progress;  // may be empty
   // Called once, after a first visit of all subjects, with the seconds that
-  // three rounds of everything take, those visits included. May be empty.
+  // three rounds of everything take, with all that is spent. May be empty.
   std::function<void(double minimum_s)> estimated;
+  // Visits are brief until it is called: so are those of a budget that has no
+  // room for more. May be empty: there are no brief ones.
+  std::function<void()> go_whole;
   // Called after each round with the profile so far. May be empty.
   std::function<absl::Status(const Profile& sofar)> round_done;
 };
@@ -70,17 +75,20 @@ struct Measured {
 };
 
 // First it visits every subject once: the first visit sets things up and shows
-// how long a visit takes. Then every round visits every subject until the
-// subject's share of the remaining budget is spent, but at least `least_visits`
-// times. Once the stopping rule says that it is enough, there are no more
-// visits than that: later rounds only show the drift. A short visit is made
-// once before without keeping its samples, because the caches hold data of
-// other subjects. Three rounds are made whatever the budget. No further round
-// begins when the budget is spent, so a run whose minimum is within the budget
-// ends at most one round after it. Adds to `start`. Errors, with the subject's
-// name in front: that of a visit, unless it is only lost; kInternal for a
-// sample that is not finite; kDeadlineExceeded for a subject that has lost
-// three visits and made none.
+// how long a visit takes. If three rounds do not fit into the budget, that is
+// said then and nothing else is done. Every round visits every subject until
+// the subject's share of the remaining budget is spent, but at least
+// `least_visits` times; a brief first visit that was long enough to warm up
+// counts as one of the first round. Once the stopping rule says that it is
+// enough, there are no more visits than that: later rounds only show the drift.
+// A short visit is made once before without keeping its samples, because the
+// caches hold data of other subjects. Behind three rounds another one begins
+// only if the least of it fits into what is left: as long as visits take as
+// long as the first ones, all ends within 1.3 times the budget. Adds to
+// `start`. Errors: kResourceExhausted, with the least budget that works. With
+// the subject's name in front: that of a visit, unless it is only lost;
+// kInternal for a sample that is not finite; kDeadlineExceeded for a subject
+// that has lost three visits and made none.
 absl::StatusOr<Measured> MeasureAll(const std::vector<Subject>& subjects,
                                     const MeasureOptions& options,
                                     const MeasureHooks& hooks, Profile start);

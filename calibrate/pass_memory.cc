@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "calibrate/kernel_bench.h"
 #include "calibrate/part_bench.h"
-#include "sim/base/quantity.h"
+#include "sim/base/memory_claim.h"
 #include "sim/base/status.h"
 
 namespace pipewright {
@@ -21,8 +21,6 @@ constexpr int64_t kCaches = 8;
 int64_t AdamBytes(PwType type) {
   return 16 + (type == PW_FP32 ? 0 : static_cast<int64_t>(BytesOf(type)));
 }
-// Of free memory: the libraries' own workspaces need the rest.
-constexpr double kUsable = 0.9;
 
 absl::StatusOr<PwPartSize> SizeOf(MeasuredDevice* device, const Shape& shape,
                                   PwPart part) {
@@ -147,25 +145,25 @@ absl::StatusOr<BenchMemory> EstimatePassMemory(MeasuredDevice* device,
                                                const Grid& grid,
                                                int64_t side_bytes) {
   PW_ASSIGN_OR_RETURN(const int64_t free_bytes, FreeBytes(device, grid));
-  const double room = kUsable * static_cast<double>(free_bytes);
-  int64_t least = 0;
+  absl::Status fits;
   for (int layers = kMostCopies; layers >= 1; --layers) {
     for (int ends = layers; ends >= 1; --ends) {
       PW_ASSIGN_OR_RETURN(BenchMemory memory,
                           MemoryWith(device, grid, layers, ends));
       memory.bytes +=
           side_bytes + AdamBytes(grid.type) * memory.layer_parameters;
-      if (static_cast<double>(memory.bytes) <= room) return memory;
-      least = memory.bytes;
+      fits = CheckMemory(
+          absl::StrCat("one layer, embedding and head of this grid (largest "
+                       "shape ",
+                       ShapeText(grid.shapes.back()), ")"),
+          static_cast<double>(memory.bytes), static_cast<double>(free_bytes),
+          device->info().name,
+          absl::StrCat("smaller --microbatch-sizes or --sequences, larger --tp",
+                       grid.shapes.back().model.experts > 0 ? " or --ep" : ""));
+      if (fits.ok()) return memory;
     }
   }
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "one layer, embedding and head of this grid (largest shape ",
-      ShapeText(grid.shapes.back()), ") need ",
-      FormatBytes(static_cast<double>(least)), "; usable on ",
-      device->info().name, ": ", FormatBytes(room),
-      "; allowed: smaller --microbatch-sizes or --sequences, larger --tp",
-      grid.shapes.back().model.experts > 0 ? " or --ep" : ""));
+  return fits;
 }
 
 }  // namespace pipewright

@@ -26,6 +26,9 @@ ProfilePart ProfilePartOf(PwPart part) {
                               : ProfilePart::kExpertLayer;
 }
 
+// With one, B would find what F has just written in the cache.
+constexpr int kBriefLayers = 2;
+
 // A piece of work that is timed as one: `passes`, in order, on one layer.
 struct Piece {
   Passes passes;
@@ -49,8 +52,11 @@ double FlopsOf(const PartBench& bench, ProfilePass pass) {
 class PassTimer {
  public:
   PassTimer(MeasuredDevice* device, std::shared_ptr<PartBench> bench,
-            bool chains)
-      : device_(device), bench_(std::move(bench)), watch_(device) {
+            bool chains, std::shared_ptr<const bool> brief)
+      : device_(device),
+        bench_(std::move(bench)),
+        brief_(std::move(brief)),
+        watch_(device) {
     sweeps_ = {{{kForward}}};
     if (bench_->is_layer()) sweeps_.push_back({{kRecompute}});
     sweeps_.push_back({{kBackwardInput}});
@@ -135,13 +141,23 @@ class PassTimer {
     return absl::OkStatus();
   }
 
+  // That a sweep goes over.
+  int Layers(const Piece& piece) const {
+    if (brief_ == nullptr || !*brief_) return bench_->layers();
+    return std::min(bench_->layers(), piece.gemms ? 1 : kBriefLayers);
+  }
+
   absl::Status Queue(const Piece& piece) {
-    const int layers = bench_->layers();
+    const int layers = Layers(piece);
     const ProfilePass pass = piece.passes[0];
     const bool down = pass == kBackwardInput || pass == kBackwardWeight ||
                       pass == kBackwardFull;
     for (int step = 0; step < layers; ++step) {
-      const int layer = down ? layers - 1 - step : step;
+      const int place = down ? layers - 1 - step : step;
+      // All layers get their turn in brief visits too.
+      const int layer = layers == bench_->layers()
+                            ? place
+                            : (layer_ + place) % bench_->layers();
       PW_RETURN_IF_ERROR(piece.gemms ? bench_->RunGemms(KindOf(pass), layer)
                                      : bench_->Run(pass, layer));
     }
@@ -173,11 +189,12 @@ class PassTimer {
     PW_RETURN_IF_ERROR(Queue(piece));
     PW_RETURN_IF_ERROR(watch_.Mark());
     PW_RETURN_IF_ERROR(watch_.Stop(&seconds_));
-    return seconds_[0] / bench_->layers();
+    return seconds_[0] / Layers(piece);
   }
 
   MeasuredDevice* device_;
   std::shared_ptr<PartBench> bench_;
+  std::shared_ptr<const bool> brief_;
   Stopwatch watch_;
   std::vector<Piece> sweeps_;                 // those of whole passes first
   std::vector<std::string> implementations_;  // [sweep]
@@ -260,7 +277,8 @@ Series ChainSeries(const PassTimer& timer, const ProfileModel& model,
 }  // namespace
 
 absl::StatusOr<PassSet> PassSubjects(MeasuredDevice* device, const Grid& grid,
-                                     const BenchMemory& memory) {
+                                     const BenchMemory& memory,
+                                     std::shared_ptr<const bool> brief) {
   auto arena = std::make_shared<Arena>(device, grid.type, memory.arena_bytes,
                                        memory.fp8_bytes);
   // Other subjects run a bench too, before the first round or without these.
@@ -287,13 +305,17 @@ absl::StatusOr<PassSet> PassSubjects(MeasuredDevice* device, const Grid& grid,
                           PartBench::Create(device, shape, part, own, arena));
       const bool chains =
           whole && bench->is_layer() && shape.work.batch == largest;
-      if (chains && shape.tp() == grid.shapes.front().tp() &&
-          shape.ep() == first_ep) {
-        set.example = bench;
+      if (whole && bench->is_layer() &&
+          shape.tp() == grid.shapes.front().tp() && shape.ep() == first_ep) {
+        if (chains) set.example = bench;
+        if (set.small == nullptr ||
+            shape.work.batch == set.small->shape().work.batch) {
+          set.small = bench;
+        }
       }
       if (whole && bench->is_layer()) set.layers.push_back(bench);
       if (part == PW_HEAD) set.heads.push_back(bench);
-      auto timer = std::make_shared<PassTimer>(device, bench, chains);
+      auto timer = std::make_shared<PassTimer>(device, bench, chains, brief);
       Subject subject;
       subject.name = absl::StrCat(
           ProfilePartName(ProfilePartOf(part)), " passes, ", ShapeText(shape),

@@ -21,14 +21,17 @@ struct PassSet {
   // A layer (of experts where the model has them) in the largest shape of the
   // smallest tp and ep; other subjects run it.
   std::shared_ptr<PartBench> example;
+  std::shared_ptr<PartBench> small;  // the same of the smallest microbatch
   // For single kernels, in the grid's order. A shape has one or two layers and
   // one head; shapes that differ in ep alone share a head.
   std::vector<std::shared_ptr<PartBench>> layers;
   std::vector<std::shared_ptr<PartBench>> heads;
 };
 
-// The device outlives them.
-absl::StatusOr<PassSet> PassSubjects(MeasuredDevice* device, const Grid& grid,
-                                     const BenchMemory& memory);
+// The device outlives them. While *brief is true, null: never, a visit goes
+// over two layers and, with products alone, over one.
+absl::StatusOr<PassSet> PassSubjects(
+    MeasuredDevice* device, const Grid& grid, const BenchMemory& memory,
+    std::shared_ptr<const bool> brief = nullptr);
 
 }  // namespace pipewright

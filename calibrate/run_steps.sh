@@ -2,7 +2,25 @@
 # read it. They set `out`, the folder of results, and `deadline`, seconds for all
 # of it or 0.
 : > "$out/summary.txt"
+echo 'step,begin,end' > "$out/steps.csv" # UTC
 failures=0
+
+# Five times a second until the end, of this machine's GPUs: the clocks that a
+# result belongs to.
+clocks_pid=''
+clock_fields=timestamp,index,clocks.sm,clocks.mem,power.draw,temperature.gpu
+clock_fields+=,clocks_throttle_reasons.active
+stop_clocks() {
+  [[ -z $clocks_pid ]] || kill "$clocks_pid" 2> /dev/null
+  clocks_pid=''
+}
+trap stop_clocks EXIT
+if command -v nvidia-smi > /dev/null; then
+  nvidia-smi "--query-gpu=$clock_fields" --format=csv,nounits --loop-ms=200 \
+    > "$out/clocks.csv" 2>&1 < /dev/null &
+  clocks_pid=$!
+fi
+now() { date -u '+%F %T.%3N'; }
 
 say() { printf '%s\n' "$*" | tee -a "$out/summary.txt"; }
 
@@ -18,7 +36,7 @@ granted() { # SECONDS
 # step NAME SECONDS COMMAND...: 77 is a step that has nothing to do here. It is
 # not done within SECONDS, or within what the deadline leaves: it failed.
 step() {
-  local name=$1 seconds start=$SECONDS status verdict=ok
+  local name=$1 seconds start=$SECONDS status verdict=ok begin
   seconds=$(granted "$2")
   shift 2
   if [[ $seconds -lt 1 ]]; then
@@ -26,8 +44,10 @@ step() {
     failures=$((failures + 1))
     return 1
   fi
+  begin=$(now)
   timeout --kill-after=10 "$seconds" "$@" > "$out/$name.log" 2>&1 < /dev/null
   status=$?
+  echo "$name,$begin,$(now)" >> "$out/steps.csv"
   case $status in
     0) ;;
     77) verdict='skipped (see its log)' ;;
@@ -48,9 +68,28 @@ say_version() { # PROGRAM
     2> /dev/null || echo 'no commit known')"
 }
 
+# What is small and says what was measured, to be committed with a table that is
+# made of it: reports, profiles, clocks; no traces and no logs.
+keep_raw() {
+  local file
+  rm -rf "$out/raw"
+  mkdir -p "$out/raw"
+  for file in "$out"/*.json "$out"/*.txtpb "$out"/*.csv "$out/summary.txt"; do
+    if [[ ! -s $file || $file == *.trace.json ]]; then continue; fi
+    if [[ $file == */clocks.csv ]]; then
+      gzip -9 -n -c "$file" > "$out/raw/clocks.csv.gz"
+    else
+      cp "$file" "$out/raw/"
+    fi
+  done
+  say "raw results to commit: $out/raw"
+}
+
 # The last lines; false where a step failed.
 finish() {
+  stop_clocks
   say "$failures steps failed; results in $out"
+  keep_raw
   if tar -C "$(dirname "$out")" -czf "$out.tar.gz" "$(basename "$out")"; then
     printf 'to send: %s\n' "$out.tar.gz"
   fi

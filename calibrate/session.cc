@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <iterator>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -149,6 +151,7 @@ void AppendNoise(const Measured& measured, const StoppingRule& rule,
 absl::StatusOr<CalibrateResult> Calibrate(const PwKernels* kernels,
                                           const CalibrateOptions& options,
                                           const CalibrateHooks& hooks) {
+  const double start = Now();
   PW_ASSIGN_OR_RETURN(const auto device, MeasuredDevice::Open(kernels, 0));
   PW_ASSIGN_OR_RETURN(const Types types, TypesOf(options.type, device->info()));
   ProfileSource source = SourceOf(*device);
@@ -174,7 +177,6 @@ absl::StatusOr<CalibrateResult> Calibrate(const PwKernels* kernels,
       const BenchMemory memory,
       EstimatePassMemory(device.get(), grid,
                          SideBytes(*device, options.grid.quick)));
-  const double start = Now();
   const MachineLoad before = CurrentLoad();
   source.warnings = options.warnings;
   source.warnings.insert(source.warnings.end(), grid.warnings.begin(),
@@ -190,10 +192,13 @@ absl::StatusOr<CalibrateResult> Calibrate(const PwKernels* kernels,
   measure.rounds = options.rounds;
   measure.budget_s = options.budget_s;
   PW_ASSIGN_OR_RETURN(measure.resolution, ClockResolution(device.get()));
-  PW_ASSIGN_OR_RETURN(PassSet passes, PassSubjects(device.get(), grid, memory));
+  // A GPU's visits take milliseconds.
+  const auto brief = std::make_shared<bool>(device->is_cpu());
+  PW_ASSIGN_OR_RETURN(PassSet passes,
+                      PassSubjects(device.get(), grid, memory, brief));
   PW_ASSIGN_OR_RETURN(
       std::vector<Subject> side,
-      SideSubjects(device.get(), passes.example, options.transports,
+      SideSubjects(device.get(), passes, brief, options.transports,
                    options.grid.quick, &source.warnings));
   std::vector<Subject> subjects = std::move(passes.subjects);
   std::vector<Subject> kernel_subjects =
@@ -224,11 +229,19 @@ absl::StatusOr<CalibrateResult> Calibrate(const PwKernels* kernels,
         source.before,
         StateUnderLoad(device.get(), passes.example.get(), options.heat_s));
     states.push_back(source.before);
+    measure.spent_s = options.spent_s + Now() - start;
+    const auto go_whole = [&brief] { *brief = false; };
     PW_ASSIGN_OR_RETURN(
         Measured measured,
         MeasureAll(missing, measure,
-                   {Now, hooks.stop, hooks.progress, hooks.estimated, saved},
+                   {Now, hooks.stop, hooks.progress, hooks.estimated,
+                    *brief ? std::function<void()>(go_whole) : nullptr, saved},
                    std::move(profile)));
+    if (*brief) {
+      source.warnings.push_back(
+          "the budget was short: passes were timed over two layers in turn and "
+          "interference with a small microbatch");
+    }
     profile = std::move(measured.profile);
     result.interrupted = measured.interrupted;
     AppendNoise(measured, measure.rule, &source.warnings);

@@ -23,7 +23,8 @@ struct CalibrateOptions {
   // the device has); "" is the device's best: bf16 on a GPU, else fp32.
   std::string type;
   ShapeOptions grid;
-  double budget_s = 30;  // see MeasureAll: three rounds are made all the same
+  double budget_s = 30;  // see MeasureAll
+  double spent_s = 0;    // of it, before the call
   int rounds = 6;
   // Seconds of work before a GPU's state is first read; an idle card's clock is
   // low.
@@ -60,10 +61,11 @@ struct CalibrateResult {
 };
 
 // Measures all that `options.done` does not have. Errors: kUnavailable without
-// a device, kResourceExhausted where the grid does not fit, kInvalidArgument
+// a device, kResourceExhausted where the grid does not fit into memory or three
+// rounds into the budget, kInvalidArgument
 // for a model or a grid that cannot be, or where `done` or `older` is of
 // another device (`done` also of another backend, libraries or type). All
-// errors come before anything is measured.
+// come before the first round.
 absl::StatusOr<CalibrateResult> Calibrate(const PwKernels* kernels,
                                           const CalibrateOptions& options,
                                           const CalibrateHooks& hooks);

@@ -25,16 +25,17 @@ int64_t SideBytes(const MeasuredDevice& device, bool quick) {
 }
 
 absl::StatusOr<std::vector<Subject>> SideSubjects(
-    MeasuredDevice* device, std::shared_ptr<PartBench> bench,
-    const std::vector<Transport>& transports, bool quick,
-    std::vector<std::string>* warnings) {
+    MeasuredDevice* device, const PassSet& passes,
+    std::shared_ptr<const bool> brief, const std::vector<Transport>& transports,
+    bool quick, std::vector<std::string>* warnings) {
   std::vector<Subject> all;
   const auto append = [&all](std::vector<Subject> some) {
     std::move(some.begin(), some.end(), std::back_inserter(all));
   };
-  PW_ASSIGN_OR_RETURN(std::vector<Subject> optimizers,
-                      OptimizerSubjects(device, bench->shape().model.type,
-                                        bench->parameters()));
+  PW_ASSIGN_OR_RETURN(
+      std::vector<Subject> optimizers,
+      OptimizerSubjects(device, passes.example->shape().model.type,
+                        passes.example->parameters()));
   append(std::move(optimizers));
   PW_ASSIGN_OR_RETURN(std::vector<Subject> copies, CopySubjects(device, quick));
   append(std::move(copies));
@@ -46,7 +47,7 @@ absl::StatusOr<std::vector<Subject>> SideSubjects(
   if (quick) return all;
   all.push_back(HostMemorySubject());
   PW_ASSIGN_OR_RETURN(std::vector<Subject> interference,
-                      InterferenceSubjects(device, std::move(bench), measured));
+                      InterferenceSubjects(device, passes, brief, measured));
   append(std::move(interference));
   const unsigned cores = std::thread::hardware_concurrency();
   if (device->is_cpu() && cores < kInterferenceThreads) {

@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "calibrate/device.h"
 #include "calibrate/measure.h"
-#include "calibrate/part_bench.h"
+#include "calibrate/pass_subjects.h"
 #include "calibrate/transfer_subjects.h"
 
 namespace pipewright {
@@ -18,12 +18,12 @@ namespace pipewright {
 // optimizer's.
 int64_t SideBytes(const MeasuredDevice& device, bool quick);
 
-// `bench` is that of a layer, for the interference matrix. The transfers of
+// The benches of `passes` are for the interference matrix. The transfers of
 // `transports` are measured; without any, those of threads on a CPU and none on
 // a GPU. What cannot be measured here goes to `warnings`.
 absl::StatusOr<std::vector<Subject>> SideSubjects(
-    MeasuredDevice* device, std::shared_ptr<PartBench> bench,
-    const std::vector<Transport>& transports, bool quick,
-    std::vector<std::string>* warnings);
+    MeasuredDevice* device, const PassSet& passes,
+    std::shared_ptr<const bool> brief, const std::vector<Transport>& transports,
+    bool quick, std::vector<std::string>* warnings);
 
 }  // namespace pipewright

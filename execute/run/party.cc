@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "execute/run/claims_wire.h"
 #include "execute/run/rank_run.h"
 #include "execute/transport/meetings.h"
 #include "execute/transport/steady_seconds.h"
@@ -80,10 +81,19 @@ RankOutcome GetOutcome(WireReader* reader) {
   return outcome;
 }
 
-absl::StatusOr<std::string> Party::Agree(const absl::StatusOr<FirstWord>& own) {
+absl::StatusOr<std::string> Party::Agree(const absl::StatusOr<FirstWord>& own,
+                                         const JudgeMemory& judge) {
   WireWriter prepared = Begin(Control::kPrepared);
   PutStatus(own.status(), &prepared);
   prepared.PutText(own.ok() ? own->same : "");
+  std::vector<std::vector<MemoryClaim>> claims;
+  if (own.ok()) {
+    claims.push_back(own->memory);
+    for (MemoryClaim& claim : claims[0]) {
+      absl::StrAppend(&claim.scope, " ", MachineName());
+    }
+    PutClaims(claims[0], &prepared);
+  }
   if (job_.process() > 0) {
     job_.Send(0, ProcessGroup::kControl, prepared.bytes());
     return Verdict();
@@ -105,11 +115,15 @@ absl::StatusOr<std::string> Party::Agree(const absl::StatusOr<FirstWord>& own) {
     agreed.Update(Prefix(NameOf(process), its));
     if (!agreed.ok()) continue;
     const std::string its_text = reader.GetText();
+    claims.push_back(GetClaims(&reader));
     if (its_text == own->same) continue;
     const auto [here, there] = FirstDifference(own->same, its_text);
     agreed = absl::InvalidArgumentError(
         absl::StrCat(NameOf(process), " was started for another run than ",
                      NameOf(0), ": ", there, ", not ", here));
+  }
+  if (agreed.ok() && judge != nullptr) {
+    agreed = judge(SumClaims(claims));
   }
   absl::StatusOr<std::string> verdict = std::string();
   if (agreed.ok()) {

@@ -59,7 +59,8 @@ class Party {
   std::string NameOf(int process) const;
 
   // See FirstOfAll.
-  absl::StatusOr<std::string> Agree(const absl::StatusOr<FirstWord>& own);
+  absl::StatusOr<std::string> Agree(const absl::StatusOr<FirstWord>& own,
+                                    const JudgeMemory& judge);
 
   // All have come as far as this: the time that is zero for all.
   absl::StatusOr<double> Start(bool has_worker);

@@ -18,7 +18,8 @@ namespace pipewright {
 
 absl::StatusOr<std::string> FirstOfAll(
     ProcessGroup* job, double timeout_s,
-    const std::function<absl::StatusOr<FirstWord>()>& first) {
+    const std::function<absl::StatusOr<FirstWord>()>& first,
+    const JudgeMemory& judge) {
   Party party(job, nullptr, timeout_s, std::numeric_limits<double>::infinity());
   absl::StatusOr<FirstWord> word = FirstWord();
   const absl::Status status = party
@@ -30,7 +31,7 @@ absl::StatusOr<std::string> FirstOfAll(
                                          })
                                   .status();
   if (!status.ok()) word = status;
-  return party.Agree(word);
+  return party.Agree(word, judge);
 }
 
 absl::Status CheckProcesses(const ProcessGroup& job, const Program& program) {

@@ -17,6 +17,7 @@
 #include "absl/strings/string_view.h"
 #include "execute/run/run_threads.h"
 #include "execute/transport/process_group.h"
+#include "sim/base/memory_claim.h"
 
 namespace pipewright {
 
@@ -40,14 +41,20 @@ struct RunReports {
 struct FirstWord {
   std::string same;      // lines that must be the same on all processes
   std::string decision;  // of process 0, for all
+  // What it is going to take. Names are made those of its machine.
+  std::vector<MemoryClaim> memory;
 };
 
 // What every process does before the run, such as reading its configuration,
 // with one status on all. Where `same` is not, kInvalidArgument with the first
-// line that is another. Gives the decision.
+// line that is another. Where all is well `judge` has the last word on process
+// 0, about what all of them take. Gives the decision.
+using JudgeMemory =
+    std::function<absl::Status(const std::vector<MemoryNeed>& needs)>;
 absl::StatusOr<std::string> FirstOfAll(
     ProcessGroup* job, double timeout_s,
-    const std::function<absl::StatusOr<FirstWord>()>& first);
+    const std::function<absl::StatusOr<FirstWord>()>& first,
+    const JudgeMemory& judge = nullptr);
 
 // Error: kInvalidArgument where there are not replicas * pp processes.
 absl::Status CheckProcesses(const ProcessGroup& job, const Program& program);

@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <optional>
 #include <string>
 
 #include "absl/strings/numbers.h"
@@ -16,7 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "execute/run/party.h"
 #include "execute/run/run_processes.h"
-#include "sim/base/input.h"
+#include "kernels/cpu/free_memory.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
 
@@ -33,27 +32,14 @@ absl::Status NotEnough(size_t bytes, absl::string_view there) {
       there, "; allowed: fewer replicas or a smaller model"));
 }
 
-// Of the machine, without swapping; nothing where the system does not say.
-std::optional<size_t> AvailableBytes() {
-  std::optional<size_t> available;
-  const absl::StatusOr<std::string> text = ReadFile("/proc/meminfo");
-  if (!text.ok()) return available;
-  for (const absl::string_view line : absl::StrSplit(*text, '\n')) {
-    size_t kibibytes = 0;
-    if (sscanf(std::string(line).c_str(), "MemAvailable: %zu kB", &kibibytes) ==
-        1) {
-      available = kibibytes * 1024;
-    }
-  }
-  return available;
-}
-
 // Memory that is not there would end the process when it touches it.
 absl::Status CheckAvailable(size_t bytes) {
-  const std::optional<size_t> available = AvailableBytes();
-  if (!available || bytes <= *available) return absl::OkStatus();
+  const int64_t available = FreeMemory();
+  if (available < 0 || bytes <= static_cast<size_t>(available)) {
+    return absl::OkStatus();
+  }
   return NotEnough(
-      bytes, absl::StrCat("and ", FormatBytes(static_cast<double>(*available)),
+      bytes, absl::StrCat("and ", FormatBytes(static_cast<double>(available)),
                           " are free"));
 }
 

@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kAlignment = 512;
 // Each slab is twice the one before, up to the last.
 constexpr size_t kFirstSlab = size_t{1} << 20;
-constexpr size_t kLastSlab = size_t{32} << 20;
+constexpr size_t kLastSlab = 4 * MemoryPool::kLargestShared;
 
 }  // namespace
 
@@ -95,9 +95,19 @@ absl::StatusOr<void*> MemoryPool::AllocateSlab(size_t bytes) {
   return memory;
 }
 
+size_t MemoryPool::SlabBytes(size_t bytes) {
+  size_t slab = 0;
+  size_t sum = 0;
+  while (sum < bytes) {
+    slab = std::clamp(2 * slab, kFirstSlab, kLastSlab);
+    sum += slab;
+  }
+  return sum;
+}
+
 absl::StatusOr<void*> MemoryPool::Cut(size_t bytes) {
   const size_t aligned = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  if (aligned > kLastSlab / 4) return AllocateSlab(aligned);
+  if (aligned > kLargestShared) return AllocateSlab(aligned);
   while (rest_bytes_ < aligned) {
     // What is left is lost: little of it, with blocks this small.
     next_slab_ = std::clamp(2 * next_slab_, kFirstSlab, kLastSlab);

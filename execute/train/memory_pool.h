@@ -85,6 +85,11 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   void ChargeUsed(Payload* payload) { Charge(used_, payload); }
   void ChargeMessages(Payload* payload) { Charge(messages_, payload); }
 
+  // What blocks of so many bytes in all take, where they share slabs; larger
+  // blocks than kLargestShared have one of their own.
+  static constexpr size_t kLargestShared = size_t{8} << 20;
+  static size_t SlabBytes(size_t bytes);
+
   size_t used() const { return used_->used(); }
   size_t peak() const { return used_->peak(); }
   size_t ResetPeak() { return used_->ResetPeak(); }

@@ -136,7 +136,6 @@ class ModelWorker : public Worker {
   void MeasureMicrobatch();
   // What the stages hold, in microbatches (see WorkerRecord).
   double HeldNow() const;
-  int MostOutputs() const;
   bool WantsSnapshot(int iteration) const;
   absl::Status StepAll(int64_t step, float scale);
   absl::Status ForgetOthers();

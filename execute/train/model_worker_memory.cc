@@ -8,55 +8,6 @@
 #include "sim/base/status.h"
 
 namespace pipewright {
-namespace {
-
-// Of how many slices of microbatches `stage` has run the forward and not yet
-// the backward, at most.
-int MostUnderWay(const Schedule& schedule, int stage, int replica) {
-  const Placement& placement = schedule.placement;
-  int now = 0;
-  int most = 0;
-  for (const Pass pass : schedule.order(placement.RankOf(stage, replica))) {
-    if (pass.direction() != replica ||
-        pass.chunk() != placement.ChunkOf(stage)) {
-      continue;
-    }
-    if (pass.kind() == PassKind::kForward) most = std::max(most, ++now);
-    if (IsBackward(pass.kind())) --now;
-  }
-  return most;
-}
-
-// Bytes that are made before the run for what a rank sends.
-constexpr size_t kMostForOutputs = size_t{256} << 20;
-
-// Blocks that a stage passes from part to part.
-constexpr int kBetweenParts = 2;
-
-}  // namespace
-
-// What it sends is alive until the other rank has used it, which may be far
-// behind: what a forward gives at most until the stage's own backward, and the
-// gradient until that of the stage before.
-int ModelWorker::MostOutputs() const {
-  const Schedule& schedule = *own().schedule;
-  int count = kBetweenParts;
-  for (const auto& [key, stage] : stages_) {
-    const auto [unit, replica] = key;
-    const auto count_with = [&](int next) {
-      // Layers of one pass follow each other at once.
-      if (!rank().layers.empty() &&
-          units_.StageOf(next) == units_.StageOf(unit)) {
-        return;
-      }
-      count +=
-          MostUnderWay(schedule, units_.StageOf(std::min(unit, next)), replica);
-    };
-    if (!stage->last()) count_with(unit + 1);
-    if (!stage->first()) count_with(unit - 1);
-  }
-  return count;
-}
 
 // In an order without FREE an O gives back when its copy ends: a block may be
 // needed that nothing has foretold.
@@ -129,8 +80,7 @@ absl::Status ModelWorker::ReserveBlocks() {
   }
   // Few runs need all of these at a time, so that none is to fail for them.
   const size_t boundary = model_.BoundaryBytes();
-  const int outputs =
-      std::min(MostOutputs(), static_cast<int>(kMostForOutputs / boundary));
+  const int outputs = ReservedOutputs(units_, own(), self_.rank, boundary);
   const absl::Status reserved =
       arena_->Reserve(boundary, blocks[boundary] + outputs);
   return absl::IsResourceExhausted(reserved) ? absl::OkStatus() : reserved;

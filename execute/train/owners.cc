@@ -15,10 +15,11 @@ namespace {
 // ODC_MAX_BUFFER_SIZE).
 constexpr int64_t kBufferElements = int64_t{64} << 20;
 
-// [unit]
-absl::StatusOr<std::vector<int64_t>> ParametersOf(const ExecutedModel& model,
-                                                  const PwKernels* kernels,
-                                                  int device_index) {
+}  // namespace
+
+absl::StatusOr<std::vector<int64_t>> UnitParameters(const ExecutedModel& model,
+                                                    const PwKernels* kernels,
+                                                    int device_index) {
   PwDevice* opened = nullptr;
   PW_RETURN_IF_ERROR(
       KernelStatus(*kernels, kernels->open(device_index, &opened), "device"));
@@ -41,8 +42,6 @@ absl::StatusOr<std::vector<int64_t>> ParametersOf(const ExecutedModel& model,
   return parameters;
 }
 
-}  // namespace
-
 bool HasOwners(const Program& program) {
   for (const SideOp& op : program.ranks[0].side_ops) {
     if (op.kind == OpKind::kPush && op.peers != nullptr) return true;
@@ -50,14 +49,8 @@ bool HasOwners(const Program& program) {
   return false;
 }
 
-absl::StatusOr<std::shared_ptr<Owners>> MakeOwners(const Program& program,
-                                                   const ExecutedModel& model,
-                                                   const PwKernels* kernels,
-                                                   int device_index,
-                                                   ProcessGroup* job,
-                                                   double timeout_s) {
-  PW_ASSIGN_OR_RETURN(const std::vector<int64_t> parameters,
-                      ParametersOf(model, kernels, device_index));
+std::vector<OwnerShape> OwnerShapes(const Program& program,
+                                    const std::vector<int64_t>& parameters) {
   const Units units(program);
   const int replicas = program.replicas;
   std::vector<OwnerShape> shapes;
@@ -77,6 +70,18 @@ absl::StatusOr<std::shared_ptr<Owners>> MakeOwners(const Program& program,
           std::max(int64_t{1}, std::min(largest, kBufferElements / replicas));
     }
   }
+  return shapes;
+}
+
+absl::StatusOr<std::shared_ptr<Owners>> MakeOwners(const Program& program,
+                                                   const ExecutedModel& model,
+                                                   const PwKernels* kernels,
+                                                   int device_index,
+                                                   ProcessGroup* job,
+                                                   double timeout_s) {
+  PW_ASSIGN_OR_RETURN(const std::vector<int64_t> parameters,
+                      UnitParameters(model, kernels, device_index));
+  std::vector<OwnerShape> shapes = OwnerShapes(program, parameters);
   std::vector<size_t> bytes;
   for (const OwnerShape& shape : shapes) bytes.push_back(shape.Bytes());
   auto owners = std::make_shared<Owners>();

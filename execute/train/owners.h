@@ -23,6 +23,15 @@ struct Owners {
 // Do its replicas pull from owners and push to them?
 bool HasOwners(const Program& program);
 
+// [unit], without the copy of a table.
+absl::StatusOr<std::vector<int64_t>> UnitParameters(const ExecutedModel& model,
+                                                    const PwKernels* kernels,
+                                                    int device_index);
+
+// [replica * pp + rank]
+std::vector<OwnerShape> OwnerShapes(const Program& program,
+                                    const std::vector<int64_t>& parameters);
+
 // `job`: null where the ranks are threads of this process. Elements that a
 // client pushes at a time: those of the largest shard, or what its part of all
 // clients' buffers takes. Errors: those of SharedBlocks.

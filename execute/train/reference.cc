@@ -182,6 +182,52 @@ void Train(const ExecutedModel& model, const Layout& layout,
   }
 }
 
+int64_t ThreadsFor(int64_t microbatches, int64_t parameters) {
+  return std::clamp<int64_t>(
+      std::min<int64_t>({microbatches, kMostThreads,
+                         kMostGradients / std::max<int64_t>(parameters, 1)}),
+      1, std::max(1U, std::thread::hardware_concurrency()));
+}
+
+// Values that a part keeps from its forward to its backward, and those that
+// are there besides while it runs: rows of what goes in and out of it, and the
+// largest matrix that Linear turns.
+struct PartValues {
+  int64_t kept = 0;
+  int64_t passing = 0;
+};
+
+PartValues ValuesOf(const PwModel& model, const Sample& sample, PwPart part) {
+  const int64_t rows = sample.rows();
+  const int64_t hidden = model.hidden;
+  const auto wide = [&model](int64_t ffn) {
+    return model.style == PW_LLAMA ? 2 * ffn : ffn;
+  };
+  if (part == PW_EMBEDDING) return {.passing = 2 * rows * hidden};
+  if (part == PW_HEAD) {
+    return {.kept = rows * (2 * hidden + model.vocabulary),
+            .passing = (2 * rows + model.vocabulary) * hidden};
+  }
+  const int64_t queries = model.heads * model.head_dim;
+  const int64_t width = queries + 2 * model.kv_heads * model.head_dim;
+  PartValues values = {.kept = rows * (4 * hidden + width + queries)};
+  int64_t inner = wide(model.ffn);
+  if (part == PW_EXPERT_LAYER) {
+    inner = wide(model.expert_ffn) * model.experts_per_token;
+    values.kept +=
+        rows * (hidden + inner + wide(model.shared_ffn) + model.shared_ffn +
+                model.experts_per_token * (2 * hidden + model.expert_ffn));
+  } else {
+    values.kept += rows * (inner + model.ffn);
+  }
+  // Of attention: weights of one head, their slopes, and a head's rows.
+  values.passing =
+      std::max({rows * (3 * hidden + 2 * inner),
+                2 * sample.tokens * sample.tokens + rows * (2 * width),
+                rows * hidden + hidden * std::max(inner, width)});
+  return values;
+}
+
 std::vector<Values> ByStage(const Layout& layout, const Values& values) {
   std::vector<Values> stages;
   for (size_t stage = 0; stage + 1 < layout.stages.size(); ++stage) {
@@ -215,6 +261,26 @@ int64_t ReferenceParameters(const ExecutedModel& model) {
   return layout.ok() ? layout->stages.back() : 0;
 }
 
+int64_t ReferenceMemory(const ExecutedModel& model, int64_t microbatches) {
+  const int64_t parameters = ReferenceParameters(model);
+  const int64_t threads = ThreadsFor(microbatches, parameters);
+  const Sample sample = {.sequences = model.batch, .tokens = model.sequence};
+  int64_t kept = 0;
+  int64_t passing = 0;
+  for (const std::vector<StagePart>& stage : model.stages) {
+    for (const StagePart& part : stage) {
+      const PartValues values = ValuesOf(model.shape, sample, part.part);
+      kept += values.kept;
+      passing = std::max(passing, values.passing);
+    }
+  }
+  // Weights as they are and as they are used, and gradients of each thread;
+  // behind them copies of weights and gradients by stage.
+  return static_cast<int64_t>(sizeof(double)) *
+         ((2 + threads) * parameters +
+          std::max(threads * (kept + passing), 2 * parameters));
+}
+
 absl::StatusOr<ReferenceRun> RunReference(const ExecutedModel& model,
                                           int64_t microbatches) {
   PW_ASSIGN_OR_RETURN(const Layout layout, LayOut(model));
@@ -223,10 +289,7 @@ absl::StatusOr<ReferenceRun> RunReference(const ExecutedModel& model,
   const auto tokens =
       static_cast<double>(model.batch * model.sequence * microbatches);
   const int64_t parameters = layout.stages.back();
-  const int64_t count = std::clamp<int64_t>(
-      std::min<int64_t>({microbatches, kMostThreads,
-                         kMostGradients / std::max<int64_t>(parameters, 1)}),
-      1, std::max(1U, std::thread::hardware_concurrency()));
+  const int64_t count = ThreadsFor(microbatches, parameters);
   // Thread t has samples t, t + count, ...
   std::vector<Sums> sums(count);
   std::vector<absl::Status> statuses(count);

@@ -21,6 +21,31 @@ absl::StatusOr<SequentialRun> Sequential::Run(
   return run;
 }
 
+absl::StatusOr<SequentialBytes> Sequential::Count(
+    int device_index, const SequentialOptions& options) {
+  counts_ = true;
+  PW_RETURN_IF_ERROR(Check(kernels_.open(device_index, &device_)));
+  PW_RETURN_IF_ERROR(Allocate(options));
+  SequentialBytes bytes;
+  int64_t parameters = 0;
+  std::vector<int64_t> of_stage(model_.num_stages());
+  for (const Part& part : parts_) {
+    parameters += part.parameters;
+    if (!part.is_copy) of_stage[part.stage] += part.parameters;
+  }
+  // stage_values_, of the largest stage; smaller ones before it stay.
+  int64_t largest = 0;
+  for (const int64_t each : of_stage) {
+    if (options.optimizer && each > largest) bytes_ += 4 * each;
+    largest = std::max(largest, each);
+  }
+  bytes.device = bytes_;
+  // What Keep copies.
+  bytes.host =
+      4 * parameters * (1 + 2 * static_cast<int64_t>(options.kept.size()));
+  return bytes;
+}
+
 absl::Status Sequential::Allocate(const SequentialOptions& options) {
   size_t workspace = 0;
   for (int stage = 0; stage < model_.num_stages(); ++stage) {
@@ -41,9 +66,11 @@ absl::Status Sequential::Allocate(const SequentialOptions& options) {
       part.cache_bytes = model_.slices > 1 ? size.cache : 0;
       PW_RETURN_IF_ERROR(New(part.cache_bytes, &part.cache));
       PW_RETURN_IF_ERROR(AllocateWeights(options, size.quantized, &part));
-      PW_RETURN_IF_ERROR(Check(
-          pw_initialize(&kernels_, device_, nullptr, &model_.shape, spec.part,
-                        model_.SeedOf(spec), part.master, nullptr)));
+      if (!counts_) {
+        PW_RETURN_IF_ERROR(Check(
+            pw_initialize(&kernels_, device_, nullptr, &model_.shape, spec.part,
+                          model_.SeedOf(spec), part.master, nullptr)));
+      }
       parts_.push_back(part);
     }
   }
@@ -54,7 +81,9 @@ absl::Status Sequential::Allocate(const SequentialOptions& options) {
                  .stage = model_.num_stages() - 1,
                  .parameters = model_.TableElements()};
     PW_RETURN_IF_ERROR(AllocateWeights(options, 0, &copy));
-    PW_RETURN_IF_ERROR(CopyTable(parts_[0].master, copy.master));
+    if (!counts_) {
+      PW_RETURN_IF_ERROR(CopyTable(parts_[0].master, copy.master));
+    }
     parts_.push_back(copy);
   }
   PW_RETURN_IF_ERROR(New(workspace, &workspace_));
@@ -260,6 +289,12 @@ absl::StatusOr<SequentialRun> RunSequential(const ExecutedModel& model,
                                             int device_index,
                                             const SequentialOptions& options) {
   return Sequential(model, kernels).Run(device_index, options);
+}
+
+absl::StatusOr<SequentialBytes> SequentialMemory(
+    const ExecutedModel& model, const PwKernels* kernels, int device_index,
+    const SequentialOptions& options) {
+  return Sequential(model, kernels).Count(device_index, options);
 }
 
 }  // namespace pipewright

@@ -54,4 +54,13 @@ absl::StatusOr<SequentialRun> RunSequential(const ExecutedModel& model,
                                             int device_index,
                                             const SequentialOptions& options);
 
+// What it takes at most: of the device, and of the host what it gives back.
+struct SequentialBytes {
+  int64_t device = 0;
+  int64_t host = 0;
+};
+absl::StatusOr<SequentialBytes> SequentialMemory(
+    const ExecutedModel& model, const PwKernels* kernels, int device_index,
+    const SequentialOptions& options);
+
 }  // namespace pipewright

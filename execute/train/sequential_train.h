@@ -25,6 +25,9 @@ class Sequential {
 
   absl::StatusOr<SequentialRun> Run(int device_index,
                                     const SequentialOptions& options);
+  // See SequentialMemory; takes nothing.
+  absl::StatusOr<SequentialBytes> Count(int device_index,
+                                        const SequentialOptions& options);
 
  private:
   struct Part {
@@ -60,7 +63,8 @@ class Sequential {
   template <class T>
   absl::Status New(size_t bytes, T** memory) {
     *memory = nullptr;
-    if (bytes == 0) return absl::OkStatus();
+    bytes_ += static_cast<int64_t>(bytes);
+    if (bytes == 0 || counts_) return absl::OkStatus();
     void* block = nullptr;
     PW_RETURN_IF_ERROR(Check(kernels_.allocate(device_, bytes, &block)));
     owned_.push_back(block);
@@ -98,6 +102,8 @@ class Sequential {
                         double* norm);
   const ExecutedModel& model_;
   const PwKernels& kernels_;
+  bool counts_ = false;  // what it would allocate
+  int64_t bytes_ = 0;    // that it has asked for
   PwDevice* device_ = nullptr;
   std::vector<Part> parts_;
   size_t passes_ = 0;  // parts that run

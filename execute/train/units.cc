@@ -1,11 +1,38 @@
 #include "execute/train/units.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "sim/base/check.h"
 #include "sim/program/program.h"
 
 namespace pipewright {
+namespace {
+
+// Of how many slices of microbatches `stage` has run the forward and not yet
+// the backward, at most.
+int MostUnderWay(const Schedule& schedule, int stage, int replica) {
+  const Placement& placement = schedule.placement;
+  int now = 0;
+  int most = 0;
+  for (const Pass pass : schedule.order(placement.RankOf(stage, replica))) {
+    if (pass.direction() != replica ||
+        pass.chunk() != placement.ChunkOf(stage)) {
+      continue;
+    }
+    if (pass.kind() == PassKind::kForward) most = std::max(most, ++now);
+    if (IsBackward(pass.kind())) --now;
+  }
+  return most;
+}
+
+// Few runs need more than that at a time.
+constexpr size_t kMostForOutputs = size_t{256} << 20;
+
+// Blocks that a stage passes from part to part.
+constexpr int kBetweenParts = 2;
+
+}  // namespace
 
 Units::Units(const Program& program) : placement_(program.schedule->placement) {
   const Schedule& schedule = *program.schedule;
@@ -79,6 +106,27 @@ StepMicrobatches::StepMicrobatches(const Program& program) {
     first_of.push_back(all);
     all += program.OfReplica(replica).schedule->microbatches;
   }
+}
+
+int ReservedOutputs(const Units& units, const DpClass& replicas, int rank,
+                    size_t boundary) {
+  const Schedule& schedule = *replicas.schedule;
+  int count = kBetweenParts;
+  for (int replica = 0; replica < schedule.directions; ++replica) {
+    for (const int unit : units.OfRank(rank, replica)) {
+      for (const int next : {unit - 1, unit + 1}) {
+        if (next < 0 || next >= units.count()) continue;
+        // Layers of one pass follow each other at once.
+        if (!replicas.ranks[rank].layers.empty() &&
+            units.StageOf(next) == units.StageOf(unit)) {
+          continue;
+        }
+        count += MostUnderWay(schedule, units.StageOf(std::min(unit, next)),
+                              replica);
+      }
+    }
+  }
+  return std::min(count, static_cast<int>(kMostForOutputs / boundary));
 }
 
 double TokensOfStep(const ExecutedModel& model, const Program& program) {

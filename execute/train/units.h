@@ -4,6 +4,7 @@
 // classes of replicas, as their ranks hold the same stages.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 
 namespace pipewright {
 
+struct DpClass;
 struct Program;
 struct RankProgram;
 
@@ -54,6 +56,13 @@ struct StepMicrobatches {
   std::vector<int64_t> first_of;  // [replica]
   int64_t all = 0;
 };
+
+// Blocks of `boundary` bytes that are made before the run for what a rank
+// passes on. What it sends is alive until the other rank has used it, which may
+// be far behind: what a forward gives at most until the stage's own backward,
+// and the gradient until that of the stage before.
+int ReservedOutputs(const Units& units, const DpClass& replicas, int rank,
+                    size_t boundary);
 
 // The part of `size` elements that is member `member`'s of `members`.
 inline std::pair<int64_t, int64_t> ShardRange(int64_t size, int member,

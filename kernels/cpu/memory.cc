@@ -9,6 +9,7 @@
 
 #include "kernels/cpu/bf16_gemm.h"
 #include "kernels/cpu/device.h"
+#include "kernels/cpu/free_memory.h"
 #include "kernels/onednn/module.h"
 
 struct PwEvent {
@@ -33,19 +34,6 @@ std::string CpuInfo(const char* key) {
   }
   fclose(file);
   return value;
-}
-
-// Bytes that may be taken without swapping; -1 when not known.
-int64_t FreeMemory() {
-  FILE* file = fopen("/proc/meminfo", "r");
-  if (file == nullptr) return -1;
-  char line[256];
-  long long kibibytes = -1;
-  while (kibibytes < 0 && fgets(line, sizeof(line), file) != nullptr) {
-    sscanf(line, "MemAvailable: %lld", &kibibytes);
-  }
-  fclose(file);
-  return kibibytes < 0 ? -1 : kibibytes * 1024;
 }
 
 int64_t TotalMemory() {

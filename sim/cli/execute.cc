@@ -215,14 +215,6 @@ absl::Status Execute::Prepare(const ProcessJob& processes, Prepared* prepared) {
                     "executor's state that goes down the ranks is that of one "
                     "shard)");
   }
-  if (processes.job != nullptr && prepared->kind != ClockKind::kPaced) {
-    // All must know what one of them lacks before any begins.
-    PW_RETURN_IF_ERROR(Kernels().status());
-    std::vector<std::string> said;
-    PW_RETURN_IF_ERROR(
-        ModelToTrain(run, device == "cpu" ? PW_FP32 : PW_BF16, seed, &said)
-            .status());
-  }
   if (writes && files.wanted("--row")) {
     PW_RETURN_IF_ERROR(prepared->row_file.Open(
         files.path("--row"), run,
@@ -250,7 +242,8 @@ absl::Status Execute::Prepare(const ProcessJob& processes, Prepared* prepared) {
     training.device_path = true;
     training.execute.data_path = DataPath(processes, timeout_s);
   }
-  return absl::OkStatus();
+  if (prepared->kind == ClockKind::kPaced) return absl::OkStatus();
+  return PrepareTraining(processes, prepared);
 }
 
 absl::Status Execute::RunIn(const ProcessJob& processes) {
@@ -262,15 +255,26 @@ absl::Status Execute::RunIn(const ProcessJob& processes) {
     return FirstWord{job == nullptr ? "" : SameOnAll(prepared),
                      !row.has_run()  ? ""
                      : row.differs() ? kDiffers
-                                     : kIsThere};
+                                     : kIsThere,
+                     prepared.memory};
+  };
+  ExecuteReport report;
+  const auto judge = [&](const std::vector<MemoryNeed>& needs) -> absl::Status {
+    // What the table has is not run again.
+    if (prepared.row_file.has_run()) return absl::OkStatus();
+    const bool alone = job != nullptr || !replay_rank.empty();
+    return RunMemoryVerdict(
+        needs, alone ? 1 : prepared.program.pp() * prepared.program.replicas,
+        &report.needed_bytes);
   };
   std::string decision;
   if (job == nullptr) {
     PW_ASSIGN_OR_RETURN(FirstWord word, first());
     decision = std::move(word.decision);
+    PW_RETURN_IF_ERROR(judge(SumClaims({word.memory})));
   } else {
     PW_ASSIGN_OR_RETURN(decision,
-                        FirstOfAll(job, job_options.timeout_s, first));
+                        FirstOfAll(job, job_options.timeout_s, first, judge));
   }
   const PreparedRun& run = prepared.run;
   const Program& program = prepared.program;
@@ -284,14 +288,12 @@ absl::Status Execute::RunIn(const ProcessJob& processes) {
   }
   Executed executed;
   executed.warnings = prepared.warnings;
-  ExecuteReport report;
   report.clock = prepared.kind;
   report.transport = processes.name;
   report.steps = steps;
   PredictMemory(run, &report);
   executed.peak_activations = report.predicted_peak_activations;
-  PW_RETURN_IF_ERROR(
-      Train(run, program, prepared.training, job, &report, &executed));
+  PW_RETURN_IF_ERROR(Train(prepared, job, &report, &executed));
   const auto conclude = [&]() -> absl::Status {
     return Conclude(prepared, &executed, &report);
   };

@@ -8,13 +8,17 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "execute/train/training.h"
+#include "execute/train/memory_pool.h"
+#include "execute/train/run_memory.h"
+#include "kernels/cpu/free_memory.h"
+#include "kernels/loader.h"
 #include "sim/base/status.h"
 #include "sim/cli/execute_replicas.h"
 #include "sim/config/framework_memory.h"
 #include "sim/memory/activations.h"
 #include "sim/memory/executor_memory.h"
 #include "sim/program/gathers_layers.h"
+#include "sim/program/program.h"
 #include "sim/report/memory_report.h"
 #include "sim/schedule/schedule.h"
 
@@ -111,6 +115,92 @@ absl::Status ExecutorMemoryVerdict(const PreparedRun& run) {
     }
   }
   return neediest == nullptr ? absl::OkStatus() : MemoryVerdict(*neediest);
+}
+
+absl::StatusOr<std::vector<MemoryClaim>> ClaimsOf(
+    const PreparedRun& run, const Program& program, const ExecutedModel& model,
+    const PwKernels* kernels, const TrainingOptions& training,
+    const OwnRanks& own) {
+  RunMemoryOptions options = {.own = own.ranks,
+                              .in_turn = !own.ranks.empty(),
+                              .processes = own.process >= 0};
+  const std::vector<const PreparedRun*> classes = ClassesOf(run);
+  for (int replica = 0; replica < program.replicas; ++replica) {
+    const size_t its = program.ClassOf(replica);
+    const PreparedRun& alike = *classes[its < classes.size() ? its : 0];
+    for (int rank = 0; rank < program.pp(); ++rank) {
+      DeviceAndHost& needs = options.ranks.emplace_back();
+      if (!alike.memory) continue;
+      const RankMemory& memory = alike.memory->memory->ranks[rank];
+      needs = {memory.needed(), memory.peak_host()};
+      if (!own.ranks.empty()) continue;
+      const auto index = static_cast<int>(options.ranks.size()) - 1;
+      if (own.process < 0 || own.process == index) options.own.push_back(index);
+    }
+  }
+  PW_ASSIGN_OR_RETURN(
+      RunMemory memory,
+      EstimateRunMemory(program, model, kernels, training, options));
+  const bool gpu = kernels != pw_cpu_kernels();
+  std::vector<MemoryClaim> claims;
+  const auto claim = [&](std::string of, std::string scope, double free_bytes,
+                         bool device, bool host) {
+    MemoryClaim& made = claims.emplace_back();
+    made = {std::move(of), std::move(scope), free_bytes, {}};
+    for (const DeviceAndHost& part : memory.parts) {
+      made.bytes.push_back(static_cast<double>((device ? part.device : 0) +
+                                               (host ? part.host : 0)));
+    }
+  };
+  for (const MemoryLimit& limit : MemoryLimits()) {
+    claim(limit.name, limit.scope, static_cast<double>(limit.free_bytes), !gpu,
+          true);
+  }
+  if (gpu) {
+    PwDevice* opened = nullptr;
+    PW_RETURN_IF_ERROR(KernelStatus(
+        *kernels, kernels->open(training.device_index, &opened), "device"));
+    PwDeviceInfo info{};
+    const absl::Status known =
+        KernelStatus(*kernels, kernels->info(opened, &info), "device");
+    kernels->close(opened);
+    PW_RETURN_IF_ERROR(known);
+    // No two processes have one.
+    claim(info.name, absl::StrCat("process ", own.process),
+          static_cast<double>(info.free_bytes), true, false);
+  }
+  return claims;
+}
+
+absl::Status RunMemoryVerdict(const std::vector<MemoryNeed>& needs, int ranks,
+                              double* needed_bytes) {
+  constexpr const char* kDoing[kNumRunParts] = {
+      "train", "are compared with the float64 reference",
+      "are compared with the sequential run"};
+  constexpr const char* kLeftOutBy[kNumRunParts] = {"", "--no-reference",
+                                                    "--no-check"};
+  if (!needs.empty()) *needed_bytes = needs[0].most_bytes();
+  for (const MemoryNeed& need : needs) {
+    const size_t part = need.WorstPart();
+    const int here = need.processes > 1 ? need.processes : ranks;
+    std::string allowed;
+    for (size_t flag = 1; flag < need.bytes.size(); ++flag) {
+      // It helps if training fits, and then what is compared before it.
+      if (need.bytes[0] > kUsableMemory * need.free_bytes) break;
+      if (need.bytes[flag] <= kUsableMemory * need.free_bytes) continue;
+      absl::StrAppend(&allowed, allowed.empty() ? "" : " and ",
+                      kLeftOutBy[flag]);
+    }
+    absl::StrAppend(&allowed, allowed.empty() ? "" : ", or ",
+                    "a smaller model (model.layers, model.hidden, "
+                    "model.vocabulary), --microbatch-size, --sequence or --dp");
+    PW_RETURN_IF_ERROR(
+        CheckMemory(absl::StrCat(here, here == 1 ? " rank" : " ranks",
+                                 need.processes > 1 ? " on one machine" : "",
+                                 ", while they ", kDoing[part], ","),
+                    need.bytes[part], need.free_bytes, need.of, allowed));
+  }
+  return absl::OkStatus();
 }
 
 // Without kernels nothing has bytes, so the passes of the schedule count.

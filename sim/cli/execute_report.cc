@@ -275,6 +275,9 @@ std::string ExecuteReportToJson(const ExecuteReport& report,
   execute["predicted_peak_bytes"] = report.predicted_peak_bytes;
   execute["resident_bytes"] = report.resident_bytes;
   execute["message_bytes"] = report.message_bytes;
+  if (report.clock != ClockKind::kPaced) {
+    execute["needed_bytes"] = report.needed_bytes;
+  }
   if (HasOwnerBytes(report)) execute["owner_bytes"] = report.owner_bytes;
   if (HasHostPeaks(report)) {
     execute["peak_host_bytes"] = report.peak_host_bytes;

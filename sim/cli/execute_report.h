@@ -44,7 +44,8 @@ struct ExecuteReport {
   std::vector<double> predicted_peak_activations;  // [rank]
   std::vector<double> predicted_peak_bytes;  // [rank]; empty without a model
   std::vector<double> predicted_peak_host_bytes;  // the same
-  double late_s = 0;                              // of the paced clock
+  double needed_bytes = 0;  // of this machine, as estimated before the run
+  double late_s = 0;        // of the paced clock
   double wall_s = 0;
   long preemptions = 0;  // involuntary context switches, of the real clock
 };
@@ -96,8 +97,8 @@ std::optional<double> SpanErrorOf(const ExecuteReport& report, int rank);
 // (null: no kernels), steps, step_s (list), predicted_iteration_s, error,
 // predicted_interval_s (list), steps_inside, predicted_span_s (list),
 // predicted_peak_activations (list), peak_bytes, predicted_peak_bytes,
-// resident_bytes, message_bytes, owner_bytes (where replicas have shards),
-// peak_host_bytes and predicted_peak_host_bytes (where activations are
+// resident_bytes, message_bytes, needed_bytes, owner_bytes (where replicas have
+// shards), peak_host_bytes and predicted_peak_host_bytes (where activations are
 // offloaded), check {agrees, same_order, bits_owed,
 // same_bits, steps_in_full, missing, loss_error, gradient_error, weight_error,
 // losses, sequential_losses}, reference (null: none) {agrees, loss,

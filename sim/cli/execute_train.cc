@@ -14,6 +14,7 @@
 #include "kernels/loader.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
+#include "sim/cli/execute_memory.h"
 #include "sim/cli/execute_model.h"
 #include "sim/cli/execute_verb.h"
 #include "sim/program/program.h"
@@ -77,11 +78,42 @@ std::string Execute::WhyNoReference(const PreparedRun& run,
       products, static_cast<double>(parameters));
 }
 
-absl::Status Execute::Train(const PreparedRun& run, const Program& program,
-                            TrainingOptions training, ProcessGroup* job,
+absl::Status Execute::PrepareTraining(const ProcessJob& processes,
+                                      Prepared* prepared) const {
+  const PreparedRun& run = prepared->run;
+  const Program& program = prepared->program;
+  TrainingOptions& training = prepared->training;
+  PW_ASSIGN_OR_RETURN(prepared->replayed,
+                      ReplayedRanks(prepared->kind, program.pp()));
+  PW_ASSIGN_OR_RETURN(prepared->kernels, Kernels());
+  PW_ASSIGN_OR_RETURN(prepared->model,
+                      ModelToTrain(run, device == "cpu" ? PW_FP32 : PW_BF16,
+                                   seed, &prepared->warnings));
+  training.worker = WorkerOptionsFor(program, run.lower.data_parallel,
+                                     run.lower.optimizer, run.lower.offload);
+  training.worker.owner_poll_s = run.lower.layers.poll_s;
+  if (one_at_a_time) training.worker.token = std::make_shared<std::mutex>();
+  training.worker.parts = green_contexts;
+  if (no_check) training.worker.snapshot_iterations.clear();
+  const bool replays = !prepared->replayed.empty();
+  prepared->no_reference = WhyNoReference(run, program, prepared->model);
+  training.reference = prepared->no_reference.empty() && !replays;
+  training.check = training.check && !replays;
+  if (training.reference) KeepFirstStep(program, &training.worker);
+  PW_ASSIGN_OR_RETURN(
+      prepared->memory,
+      ClaimsOf(run, program, prepared->model, prepared->kernels, training,
+               {.ranks = prepared->replayed,
+                .process =
+                    processes.job == nullptr ? -1 : processes.job->process()}));
+  return absl::OkStatus();
+}
+
+absl::Status Execute::Train(const Prepared& prepared, ProcessGroup* job,
                             ExecuteReport* report, Executed* executed) {
-  PW_ASSIGN_OR_RETURN(const std::vector<int> ranks,
-                      ReplayedRanks(report->clock, program.pp()));
+  const PreparedRun& run = prepared.run;
+  const Program& program = prepared.program;
+  const TrainingOptions& training = prepared.training;
   if (report->clock == ClockKind::kPaced) {
     const MakeWorker make_worker = [](Address) {
       return std::make_unique<FixedWorker>();
@@ -97,23 +129,14 @@ absl::Status Execute::Train(const PreparedRun& run, const Program& program,
     executed->run = std::move(ran.run);
     return absl::OkStatus();
   }
-  PW_ASSIGN_OR_RETURN(const PwKernels* const kernels, Kernels());
-  PW_ASSIGN_OR_RETURN(const ExecutedModel model,
-                      ModelToTrain(run, device == "cpu" ? PW_FP32 : PW_BF16,
-                                   seed, &executed->warnings));
+  const PwKernels* const kernels = prepared.kernels;
+  const ExecutedModel& model = prepared.model;
+  const std::vector<int>& ranks = prepared.replayed;
   report->type = std::string(TypeName(model.shape));
-  training.worker = WorkerOptionsFor(program, run.lower.data_parallel,
-                                     run.lower.optimizer, run.lower.offload);
-  training.worker.owner_poll_s = run.lower.layers.poll_s;
-  if (one_at_a_time) training.worker.token = std::make_shared<std::mutex>();
-  training.worker.parts = green_contexts;
   report->green_contexts = green_contexts;
   report->one_at_a_time =
       one_at_a_time || (job == nullptr && device == "cuda" && !green_contexts);
-  if (no_check) training.worker.snapshot_iterations.clear();
-  report->no_reference = WhyNoReference(run, program, model);
-  training.reference = report->no_reference.empty() && ranks.empty();
-  if (training.reference) KeepFirstStep(program, &training.worker);
+  report->no_reference = prepared.no_reference;
   TrainedRun trained;
   if (!ranks.empty()) {
     if (ranks.size() < static_cast<size_t>(program.pp()) && !HasTimes(run)) {
@@ -121,7 +144,6 @@ absl::Status Execute::Train(const PreparedRun& run, const Program& program,
           "--replay-rank: how long the other ranks take is not known; allowed: "
           "with pass times (--profile, --forward, …), or all");
     }
-    training.check = false;
     PW_ASSIGN_OR_RETURN(ReplayedTraining replayed,
                         TrainReplay(program, model, kernels, training,
                                     {.clock = report->clock,

@@ -60,6 +60,12 @@ struct Execute {
     Program program;
     RowFile row_file;
     std::vector<std::string> warnings;
+    // What follows is of runs with kernels.
+    const PwKernels* kernels = nullptr;
+    ExecutedModel model;
+    std::string no_reference;   // why there is none
+    std::vector<int> replayed;  // ranks, with --replay-rank
+    std::vector<MemoryClaim> memory;
   };
 
   absl::Status RunIn(const ProcessJob& processes);
@@ -76,8 +82,10 @@ struct Execute {
   // Why a run has no float64 reference; "" where it has one.
   std::string WhyNoReference(const PreparedRun& run, const Program& program,
                              const ExecutedModel& model) const;
-  absl::Status Train(const PreparedRun& run, const Program& program,
-                     TrainingOptions training, ProcessGroup* job,
+  // Kernels, model and checks, and what they will take.
+  absl::Status PrepareTraining(const ProcessJob& processes,
+                               Prepared* prepared) const;
+  absl::Status Train(const Prepared& prepared, ProcessGroup* job,
                      ExecuteReport* report, Executed* executed);
   void PutFiles(const Program& program, const Executed& executed,
                 const ExecuteReport& report);

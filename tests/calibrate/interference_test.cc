@@ -107,7 +107,7 @@ Subjects Make(const FakeDevice& fake,
   const BenchMemory memory =
       EstimatePassMemory(out.device.get(), grid, 0).value();
   const PassSet passes = PassSubjects(out.device.get(), grid, memory).value();
-  out.all = InterferenceSubjects(out.device.get(), passes.example, transports)
+  out.all = InterferenceSubjects(out.device.get(), passes, nullptr, transports)
                 .value();
   return out;
 }

@@ -27,7 +27,7 @@ BinaryResult Tiny(const std::string& output,
                   const std::vector<std::string>& more = {}) {
   std::vector<std::string> arguments = {
       "calibrate", "--device",    "cpu", "--model", "gpt-tiny", "-o",
-      output,      "--sequences", "16",  "--quick", "--budget", "0.1s"};
+      output,      "--sequences", "16",  "--quick", "--budget", "0s"};
   arguments.insert(arguments.end(), more.begin(), more.end());
   return RunBinary(arguments);
 }
@@ -123,7 +123,7 @@ TEST_CASE("calibrate: transfers of processes under mpirun", "[cli][mpi]") {
   const std::string path = folder.Path("p.txtpb");
   const std::vector<std::string> arguments = {
       "calibrate",   "--model", "gpt-tiny", "-o",   path,
-      "--sequences", "16",      "--budget", "0.1s", "--quick"};
+      "--sequences", "16",      "--budget", "0s", "--quick"};
   const BinaryResult run = testing::RunBinaryUnderMpirun(2, arguments);
   INFO(run.err);
   REQUIRE(run.exit_code == 0);

@@ -21,7 +21,7 @@ TEST_CASE("experts: measured, simulated, trained", "[cli]") {
   const std::string file = folder.Path("p.txtpb");
   const BinaryResult measured =
       RunBinary({"calibrate", "--device", "cpu", "--model", "moe-tiny", "-o",
-                 file, "--sequences", "16", "--quick", "--budget", "0.1s"});
+                 file, "--sequences", "16", "--quick", "--budget", "0s"});
   INFO(measured.err);
   REQUIRE(measured.exit_code == 0);
   const auto run = [&](std::vector<std::string> arguments,

@@ -30,7 +30,7 @@ bool FrameReader::Take(absl::string_view bytes) {
     }
     const size_t some =
         std::min<size_t>(head_.bytes - body_.size(), bytes.size());
-    body_.append(bytes.substr(0, some));
+    body_.append(bytes.data(), some);
     bytes.remove_prefix(some);
     if (body_.size() < head_.bytes) break;
     frames(head_.tag).push_back(std::move(body_));

@@ -18,7 +18,7 @@ constexpr std::chrono::milliseconds kLook{50};
 constexpr std::chrono::milliseconds kShortLook{1};
 constexpr int kShortLooks = 4;
 // How long a rank that computes keeps its process when the job has ended.
-constexpr double kMostStuck_s = 1;
+constexpr double kMostStuck_s = 0.7;
 
 // A rank waits for an answer for a quarter of the time-out, at least a second
 // (RankRun::AwaitAnswers), and should see four signs in that time. On a long

@@ -81,12 +81,13 @@ TEST_CASE("job: who is told to end tells the others", "[execute][sockets]") {
     CHECK(job.Await() == std::vector<int>{1, 1, 1, 1});
     INFO(job.Err(0));
     CHECK(absl::StrContains(job.Err(0), "SIGTERM"));
-    // On a busy machine it may not have begun.
-    CHECK(
-        (absl::StrContains(job.Err(victim),
-                           absl::StrCat("rank ", victim, ", iteration ")) ||
-         absl::StrContains(job.Err(victim),
-                           absl::StrCat("rank ", victim, ": did not start"))));
+    // On a busy machine it may not have begun, or not get on.
+    bool says = false;
+    for (const char* what : {", iteration ", ": did not start", ": computes"}) {
+      says |= absl::StrContains(job.Err(victim),
+                                absl::StrCat("rank ", victim, what));
+    }
+    CHECK(says);
   }
 }
 

@@ -228,6 +228,13 @@ class SocketMeeting {
       speaks_for_zero_ = true;
     }
     const auto tell = [&] {
+      // For these the connection may count already.
+      for (Greeting& each : greetings_) {
+        if (each.welcome && !each.ended) {
+          Keep(each.theirs.process, each.Release());
+          each.ended = true;
+        }
+      }
       for (auto& [process, peer] : peers_) peer->Bye(why);
     };
     tell();

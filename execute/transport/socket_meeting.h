@@ -10,8 +10,7 @@
 // are kept.
 //
 // From its connection with process 0 on a process is missed as soon as it is
-// gone: all end, and say who it was. So do those who come within a second of
-// that, since process 0, or who speaks for it, stays so long.
+// gone: all end, and say who it was. So do those who come soon after it, since process 0, or who speaks for it, stays so long.
 #pragma once
 
 #include <string>
@@ -30,7 +29,7 @@ struct SocketOptions {
   // reached; "": from this machine only.
   std::string listen;
   // How long who comes too late is told why.
-  double late_s = 1;
+  double late_s = 1.5;
 };
 
 // Error: kUnavailable with those that have not come, or that are lost;

@@ -11,7 +11,6 @@
 #include "execute/transport/meetings.h"
 #include "execute/transport/steady_seconds.h"
 #include "sim/base/exceptions.h"
-#include "sim/base/file.h"
 #include "sim/base/status.h"
 #include "sim/program/program.h"
 
@@ -42,10 +41,6 @@ std::pair<std::string, std::string> FirstDifference(absl::string_view one,
 constexpr size_t kMostInPiece = size_t{256} << 20;
 
 }  // namespace
-
-std::string MachineName() {
-  return ReadFile("/proc/sys/kernel/random/boot_id").value_or("");
-}
 
 void PutStatus(const absl::Status& status, WireWriter* writer) {
   writer->Put(static_cast<int32_t>(status.code()));

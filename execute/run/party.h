@@ -30,9 +30,6 @@ enum class Control : uint8_t {
   kVerdict,   // from it
 };
 
-// The same on all processes of one machine, which also share its clock.
-std::string MachineName();
-
 void PutStatus(const absl::Status& status, WireWriter* writer);
 absl::Status GetStatus(WireReader* reader);
 void PutOutcome(const RankOutcome& outcome, WireWriter* writer);

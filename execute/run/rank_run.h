@@ -144,6 +144,7 @@ class RankRun {
   absl::Status Wait();
   absl::Status Poll();
   absl::Status Take(RankMessage message);
+  bool Knows(const RankMessage& message) const;
   absl::Status AskOthers();
   absl::Status CheckPatience(Address other);
   absl::Status AwaitAnswers();

@@ -266,7 +266,28 @@ absl::Status RankRun::AskOthers() {
   return absl::OkStatus();
 }
 
+// Does it speak of something that is there? Another process may be out of
+// order.
+bool RankRun::Knows(const RankMessage& message) const {
+  size_t known = std::numeric_limits<int32_t>::max();
+  if (message.kind == RankMessage::Kind::kArrive) known = members_.size();
+  if (message.kind == RankMessage::Kind::kPulled) {
+    known = rank().side_ops.size();
+  } else if (message.kind == RankMessage::Kind::kPull ||
+             message.kind == RankMessage::Kind::kPush) {
+    known = program_.OfReplica(message.from.replica)
+                .ranks[message.from.rank]
+                .side_ops.size();
+  }
+  return static_cast<size_t>(message.index) < known;
+}
+
 absl::Status RankRun::Take(RankMessage message) {
+  if (!Knows(message)) {
+    return absl::UnavailableError(
+        absl::StrCat(RankName(program_, message.from),
+                     " has sent what no rank of this run sends"));
+  }
   const RankKey from = {message.from.replica, message.from.rank};
   switch (message.kind) {
     case RankMessage::Kind::kDone:

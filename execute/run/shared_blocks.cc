@@ -13,9 +13,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "execute/run/party.h"
 #include "execute/run/run_processes.h"
+#include "execute/transport/steady_seconds.h"
 #include "kernels/cpu/free_memory.h"
+#include "sim/base/input.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
 

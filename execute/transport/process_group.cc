@@ -36,6 +36,7 @@ constexpr const char* kVariables[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
                                       "PMI_RANK", "PMIX_RANK"};
 
 std::atomic<bool> terminated{false};
+constexpr char kTerminated[] = "the job is ended from outside (SIGTERM)";
 
 struct OnTerminate {
   std::mutex mutex;
@@ -159,7 +160,7 @@ void ProcessGroup::KeepComing() {
 
 ProcessGroup::~ProcessGroup() {
   if (abandoned_ || !ended_by().empty()) {
-    mpi_.leave();
+    Leave();
     KeepComing();
     return;
   }
@@ -189,8 +190,18 @@ ProcessGroup::~ProcessGroup() {
     }
     backoff.Rest();
   }
-  mpi_.leave();
+  Leave();
   KeepComing();
+}
+
+void ProcessGroup::Leave() { mpi_.leave(terminated ? kTerminated : ""); }
+
+void ProcessGroup::EndAtOnce(const std::string& why) {
+  if (!last_words_) return;
+  // To the end of the process: no thread calls mpi_ once it has left.
+  std::lock_guard lock(mutex_);
+  Leave();
+  last_words_(why);
 }
 
 bool ProcessGroup::Failed(int code) {
@@ -201,9 +212,14 @@ bool ProcessGroup::Failed(int code) {
 }
 
 std::string ProcessGroup::ended_by() const {
-  if (terminated) return "the job is ended from outside (SIGTERM)";
+  if (terminated) return kTerminated;
   std::lock_guard lock(mutex_);
   return failure_;
+}
+
+void ProcessGroup::End(const std::string& why) {
+  std::lock_guard lock(mutex_);
+  if (failure_.empty()) failure_ = absl::StrCat(name_, ": ", why);
 }
 
 absl::StatusOr<double> ProcessGroup::Transfer(PwTransfer kind, int64_t bytes,
@@ -286,6 +302,38 @@ Received ProcessGroup::Receive(Tag tag, double timeout_s, Incoming* incoming,
   }
 }
 
+absl::StatusOr<RankMessage> ReadRankMessage(
+    const ProcessGroup::Incoming& incoming, int pp, int64_t* run) {
+  Header header;
+  const bool whole = incoming.bytes >= sizeof(header);
+  if (whole) std::memcpy(&header, incoming.data.get(), sizeof(header));
+  const Address from = {incoming.from / pp, incoming.from % pp};
+  // What a rank sends itself goes by no wire.
+  if (!whole || !(header.from == from) || header.index < 0 ||
+      header.kind > RankMessage::Kind::kFailed ||
+      header.kind == RankMessage::Kind::kCopied ||
+      header.kind == RankMessage::Kind::kCombined) {
+    return absl::UnavailableError(absl::StrCat(
+        "process ", incoming.from, " has sent what its rank does not send"));
+  }
+  *run = header.run;
+  RankMessage message = {.kind = header.kind,
+                         .from = header.from,
+                         .index = header.index,
+                         .key = header.key,
+                         .number = header.number,
+                         .start_s = header.start_s,
+                         .time_s = header.time_s};
+  if (header.elsewhere > 0) {
+    message.payload = {.bytes = header.elsewhere, .on_device = true};
+    return message;
+  }
+  message.payload.bytes = incoming.bytes - sizeof(header);
+  message.payload.data = std::shared_ptr<void>(
+      incoming.data, incoming.data.get() + sizeof(header));
+  return message;
+}
+
 void ProcessEndpoint::Send(Address to, RankMessage message) {
   message.from = self_;
   if (to == self_) {
@@ -344,25 +392,15 @@ Received ProcessEndpoint::Receive(double timeout_s, RankMessage* message) {
           return own;
         });
     if (received != Received::kMessage || own) return received;
-    Header header;
-    if (incoming.bytes < sizeof(header)) continue;
-    std::memcpy(&header, incoming.data.get(), sizeof(header));
-    // Left over from a run that has ended badly.
-    if (header.run != run_) continue;
-    *message = {.kind = header.kind,
-                .from = header.from,
-                .index = header.index,
-                .key = header.key,
-                .number = header.number,
-                .start_s = header.start_s,
-                .time_s = header.time_s};
-    if (header.elsewhere > 0) {
-      message->payload = {.bytes = header.elsewhere, .on_device = true};
-      return Received::kMessage;
+    int64_t run = 0;
+    absl::StatusOr<RankMessage> read = ReadRankMessage(incoming, pp_, &run);
+    if (!read.ok()) {
+      job_.End(std::string(read.status().message()));
+      continue;
     }
-    message->payload.bytes = incoming.bytes - sizeof(header);
-    message->payload.data = std::shared_ptr<void>(
-        incoming.data, incoming.data.get() + sizeof(header));
+    // Left over from a run that has ended badly.
+    if (run != run_) continue;
+    *message = *std::move(read);
     return Received::kMessage;
   }
 }

@@ -75,6 +75,8 @@ class ProcessGroup {
   // What to do when it comes, at once and on a thread of its own; null:
   // nothing.
   static void SetOnTerminate(std::function<void()> call);
+  // The job has ended for this process.
+  void End(const std::string& why);
   // Why Receive gave kEnded; "" while nothing has ended the job.
   std::string ended_by() const;
 
@@ -88,9 +90,7 @@ class ProcessGroup {
   void SetLastWords(std::function<void(const std::string&)> last_words) {
     last_words_ = std::move(last_words);
   }
-  void EndAtOnce(const std::string& why) {
-    if (last_words_) last_words_(why);
-  }
+  void EndAtOnce(const std::string& why);
 
   // Processes are missing: MPI can no longer be left in good order.
   void Abandon() { abandoned_ = true; }
@@ -107,6 +107,7 @@ class ProcessGroup {
   bool Failed(int code);
   bool Probe(Tag tag, Incoming* incoming);
   void KeepComing();
+  void Leave();
 
   // A message whose parts are still on their way. Other messages go on
   // meanwhile, and its sender may die.
@@ -130,6 +131,11 @@ class ProcessGroup {
   std::list<Coming> coming_;
   std::function<void(const std::string&)> last_words_;
 };
+
+// What ProcessEndpoint::Send has sent; `run` gets the number of its run. Error:
+// kUnavailable where it is not what the rank of process `incoming.from` sends.
+absl::StatusOr<RankMessage> ReadRankMessage(
+    const ProcessGroup::Incoming& incoming, int pp, int64_t* run);
 
 // The end of this process's rank in run number `run` of the job: process
 // replica * pp + rank. Payloads are memory of the host.

@@ -17,6 +17,8 @@ constexpr std::chrono::milliseconds kLook{50};
 // Short against the 12 ms that mpirun gives.
 constexpr std::chrono::milliseconds kShortLook{1};
 constexpr int kShortLooks = 4;
+// How long a rank that computes keeps its process when the job has ended.
+constexpr double kMostStuck_s = 0.7;
 
 // A rank waits for an answer for a quarter of the time-out, at least a second
 // (RankRun::AwaitAnswers), and should see four signs in that time. On a long
@@ -75,6 +77,7 @@ void Pulse::Run() {
         next_s = SteadySeconds() + period_s_;
         Beat();
       }
+      Listen();
       EndIfStuck();
       return absl::OkStatus();
     }).IgnoreError();
@@ -92,6 +95,10 @@ void Pulse::Beat() {
     if (process == job_.process()) continue;
     job_.Send(process, ProcessGroup::kPulse, sign);
   }
+}
+
+// This also sees the end of another process when nobody else takes messages.
+void Pulse::Listen() {
   ProcessGroup::Incoming incoming;
   while (job_.Receive(ProcessGroup::kPulse, 0, &incoming) ==
          Received::kMessage) {
@@ -127,7 +134,7 @@ void Pulse::EndIfStuck() {
   if (steps_at_end_ != steps_) {
     steps_at_end_ = steps_;
     stands_at_end_s_ = now_s;
-  } else if (now_s - stands_at_end_s_ > period_s_) {
+  } else if (now_s - stands_at_end_s_ > std::min(kMostStuck_s, period_s_)) {
     EndAtOnce();
   }
 }

@@ -59,6 +59,7 @@ class Pulse {
   };
   void Run();
   void Beat();
+  void Listen();
   void EndIfStuck();
   void EndIfComputing();
   void EndAtOnce();

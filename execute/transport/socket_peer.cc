@@ -1,17 +1,20 @@
 #include "execute/transport/socket_peer.h"
 
 #include <errno.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cstring>
-#include <utility>
+#include "absl/strings/str_cat.h"
+#include "execute/transport/wire.h"
 
 namespace pipewright {
 namespace {
 
-constexpr uint32_t kMagic = 0x50574a31;  // "PWJ1": the streams are in step
-constexpr size_t kReadBytes = size_t{1} << 20;
+constexpr size_t kReadBytes = size_t{1} << 16;
+// In a row, so that one who never stops does not hold up the others.
+constexpr int kMostReads = 64;
 
 }  // namespace
 
@@ -19,13 +22,21 @@ SocketPeer::~SocketPeer() { ::close(file_); }
 
 void SocketPeer::Put(int32_t tag, const void* head, size_t head_bytes,
                      const void* body, size_t body_bytes) {
-  if (closed()) return;
-  const Head frame = {
-      .tag = tag, .magic = kMagic, .bytes = head_bytes + body_bytes};
+  if (closed() || said_bye_) return;
+  const FrameReader::Head frame =
+      FrameReader::HeadOf(tag, head_bytes + body_bytes);
   out_.append(reinterpret_cast<const char*>(&frame), sizeof(frame));
   out_.append(static_cast<const char*>(head), head_bytes);
   if (body_bytes > 0) out_.append(static_cast<const char*>(body), body_bytes);
   Write();
+}
+
+void SocketPeer::Bye(const absl::Status& why) {
+  WireWriter writer;
+  writer.Put(static_cast<int32_t>(why.code()));
+  writer.PutText(why.message());
+  Put(kBye, writer.bytes().data(), writer.bytes().size(), nullptr, 0);
+  said_bye_ = true;
 }
 
 void SocketPeer::Write() {
@@ -48,43 +59,51 @@ void SocketPeer::Write() {
 }
 
 void SocketPeer::Read() {
-  while (!closed_) {
-    const size_t had = in_.size();
-    in_.resize(had + kReadBytes);
-    const ssize_t got =
-        ::recv(file_, in_.data() + had, kReadBytes, MSG_DONTWAIT);
-    const int error = errno;
-    in_.resize(had + (got > 0 ? static_cast<size_t>(got) : 0));
-    if (got > 0) continue;
-    if (got < 0 && error == EINTR) continue;
-    if (got == 0 || (error != EAGAIN && error != EWOULDBLOCK)) closed_ = true;
-    break;
+  char bytes[kReadBytes];
+  for (int reads = 0; !closed_ && reads < kMostReads;) {
+    const ssize_t got = ::recv(file_, bytes, sizeof(bytes), MSG_DONTWAIT);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
+    closed_ = got <= 0 || !reader_.Take({bytes, static_cast<size_t>(got)});
+    ++reads;
   }
-}
-
-void SocketPeer::Cut() {
-  while (in_.size() - cut_ >= sizeof(Head)) {
-    Head frame;
-    std::memcpy(&frame, in_.data() + cut_, sizeof(frame));
-    if (frame.magic != kMagic) {
-      closed_ = true;
-      break;
-    }
-    if (in_.size() - cut_ - sizeof(frame) < frame.bytes) break;
-    cut_ += sizeof(frame);
-    if (frame.tag == kBye) bye_ = true;
-    frames_[frame.tag].push_back(
-        in_.substr(cut_, static_cast<size_t>(frame.bytes)));
-    cut_ += static_cast<size_t>(frame.bytes);
-  }
-  in_.erase(0, cut_);
-  cut_ = 0;
+  if (bye_ || frames(kBye).empty()) return;
+  bye_ = true;
+  WireReader reader(frames(kBye).front());
+  const auto code = static_cast<absl::StatusCode>(reader.Get<int32_t>());
+  if (code == absl::StatusCode::kOk) return;
+  why_ = absl::Status(code == absl::StatusCode::kInvalidArgument
+                          ? code
+                          : absl::StatusCode::kUnavailable,
+                      reader.GetText());
 }
 
 void SocketPeer::Pump() {
   Write();
   Read();
-  Cut();
+}
+
+bool SocketPeer::undelivered() const {
+  int bytes = 0;
+  return !closed_ &&
+         (unsent() || (::ioctl(file_, SIOCOUTQ, &bytes) == 0 && bytes > 0));
+}
+
+absl::Status SocketPeer::Loss() const {
+  if (bye_ || !closed_) return why_;
+  return absl::UnavailableError(
+      absl::StrCat("process ", process_, " of the job ",
+                   reader_.broken() ? "has sent what no process of a job sends"
+                                    : "is gone without a word"));
+}
+
+absl::Status FirstLoss(const SocketPeers& peers) {
+  absl::Status loss;
+  for (const auto& [process, peer] : peers) {
+    if (peer->is_told()) loss.Update(peer->Loss());
+  }
+  for (const auto& [process, peer] : peers) loss.Update(peer->Loss());
+  return loss;
 }
 
 }  // namespace pipewright

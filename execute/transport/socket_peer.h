@@ -1,53 +1,66 @@
-// One end of a byte stream between two processes of a job, cut into frames
-// with a tag. Does not wait. See socket_job.h.
+// One end of a byte stream between two processes of a job, cut into frames.
+// Does not wait. See socket_job.h.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <string>
+
+#include "absl/status/status.h"
+#include "execute/transport/frame_reader.h"
 
 namespace pipewright {
 
 class SocketPeer {
  public:
-  explicit SocketPeer(int file) : file_(file) {}
+  // `file`: a connection to process number `process`; closes it.
+  SocketPeer(int process, int file) : process_(process), file_(file) {}
   ~SocketPeer();
   SocketPeer(const SocketPeer&) = delete;
 
-  // The tag of the last frame, after which silence means nothing.
-  static constexpr int32_t kBye = -1;
-
   void Put(int32_t tag, const void* head, size_t head_bytes, const void* body,
            size_t body_bytes);
+  // The last frame, after which silence means nothing. With an error the job
+  // has ended for this process, and ends for the other with the same error.
+  void Bye(const absl::Status& why);
   // Reads and writes as much as goes without waiting.
   void Pump();
   bool unsent() const { return sent_ < out_.size(); }
-  // The other end has gone without its last frame.
-  bool gone() const { return closed_ && !bye_; }
+  // What the other end's machine has not yet: closing may throw it away.
+  bool undelivered() const;
+  // Nothing more comes.
   bool closed() const { return closed_ || bye_; }
+  // Why the job cannot go on; ok while this process has not seen an end of the
+  // other, or one in good order.
+  absl::Status Loss() const;
+  // The error is what the other has said, and not that it is gone.
+  bool is_told() const { return bye_; }
   // Frames of `tag` that have come.
-  std::deque<std::string>& frames(int32_t tag) { return frames_[tag]; }
+  std::deque<std::string>& frames(int32_t tag) { return reader_.frames(tag); }
 
  private:
-  struct Head {
-    int32_t tag = 0;
-    uint32_t magic = 0;
-    uint64_t bytes = 0;
-  };
+  static constexpr int32_t kBye = FrameReader::kFirstTag;
   void Write();
   void Read();
-  void Cut();
 
+  const int process_;
   const int file_;
   std::string out_;
   size_t sent_ = 0;
-  std::string in_;
-  size_t cut_ = 0;
+  FrameReader reader_;
   bool closed_ = false;
+  bool said_bye_ = false;
   bool bye_ = false;
-  std::map<int32_t, std::deque<std::string>> frames_;
+  absl::Status why_;
 };
+
+// [process]: all others that this one is connected with.
+using SocketPeers = std::map<int, std::unique_ptr<SocketPeer>>;
+
+// The first loss of any; what somebody has told goes first, as it knows more.
+absl::Status FirstLoss(const SocketPeers& peers);
 
 }  // namespace pipewright

@@ -7,25 +7,31 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include <cstring>
+#include <set>
+#include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "sim/base/file.h"
+#include "sim/base/status.h"
 
 namespace pipewright {
 namespace {
 
-constexpr char kFormat[] = "pipewright-job 1";
+constexpr char kFormat[] = "pipewright-job 2";
+constexpr char kLoopback[] = "127.0.0.1";
 
 }  // namespace
 
-std::vector<std::string> OwnAddresses() {
-  std::vector<std::string> found;
+absl::StatusOr<std::string> ListenAddress(const std::string& name) {
+  if (name.empty()) return kLoopback;
+  std::string found;
+  std::set<std::string> names;
   ifaddrs* all = nullptr;
-  if (getifaddrs(&all) != 0) return {"127.0.0.1"};
+  if (getifaddrs(&all) != 0) all = nullptr;
   for (const ifaddrs* each = all; each != nullptr; each = each->ifa_next) {
     if (each->ifa_addr == nullptr || each->ifa_addr->sa_family != AF_INET) {
       continue;
@@ -36,17 +42,26 @@ std::vector<std::string> OwnAddresses() {
     if (inet_ntop(AF_INET, &address->sin_addr, text, sizeof(text)) == nullptr) {
       continue;
     }
-    if (std::strncmp(text, "127.", 4) != 0) found.emplace_back(text);
+    names.insert(each->ifa_name);
+    if (found.empty() && (name == each->ifa_name || name == text)) found = text;
   }
   freeifaddrs(all);
-  found.emplace_back("127.0.0.1");
-  return found;
+  if (!found.empty()) return found;
+  return BadValue(
+      "--listen", name,
+      absl::StrCat("an interface of this machine with an IPv4 "
+                   "address (",
+                   absl::StrJoin(names, ", "), "), or such an address"));
+}
+
+bool IsLoopback(const std::string& address) {
+  return absl::StartsWith(address, "127.");
 }
 
 absl::Status WriteJobPlace(const std::string& path, const JobPlace& place) {
   const std::string text =
-      absl::StrCat(kFormat, "\n", place.number, "\n",
-                   absl::StrJoin(place.addresses, " "), "\n", place.port, "\n");
+      absl::StrCat(kFormat, "\n", place.number, "\n", place.machine, "\n",
+                   place.address, "\n", place.port, "\n");
   const std::string part = absl::StrCat(path, ".part", ::getpid());
   const int file = ::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   const bool wrote = file >= 0 && ::write(file, text.data(), text.size()) ==
@@ -65,13 +80,14 @@ JobPlace ReadJobPlace(const std::string& path) {
   if (!text.ok()) return {};
   const std::vector<std::string> lines = absl::StrSplit(*text, '\n');
   JobPlace place;
-  if (lines.size() < 4 || lines[0] != kFormat ||
+  if (lines.size() < 5 || lines[0] != kFormat ||
       lines[1].size() != kJobNumberLetters ||
-      !absl::SimpleAtoi(lines[3], &place.port)) {
+      !absl::SimpleAtoi(lines[4], &place.port)) {
     return {};
   }
   place.number = lines[1];
-  place.addresses = absl::StrSplit(lines[2], ' ', absl::SkipEmpty());
+  place.machine = lines[2];
+  place.address = lines[3];
   return place;
 }
 

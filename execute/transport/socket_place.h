@@ -4,9 +4,9 @@
 
 #include <cstddef>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 namespace pipewright {
 
@@ -15,13 +15,19 @@ inline constexpr size_t kJobNumberLetters = 32;
 
 struct JobPlace {
   std::string number;
-  std::vector<std::string> addresses;  // IPv4
+  std::string machine;  // MachineName() there
+  std::string address;  // IPv4
   int port = 0;
+
+  friend bool operator==(const JobPlace&, const JobPlace&) = default;
 };
 
-// The addresses of this machine, the loopback last: it works on one machine
-// only, where any other does too.
-std::vector<std::string> OwnAddresses();
+// The IPv4 address of the network interface `name`, or `name` if it is an
+// address of this machine; the loopback's for "". Error: kInvalidArgument.
+absl::StatusOr<std::string> ListenAddress(const std::string& name);
+
+// Does it reach no other machine?
+bool IsLoopback(const std::string& address);
 
 // Writes the file at once, readable by its owner only. Error: kInvalidArgument.
 absl::Status WriteJobPlace(const std::string& path, const JobPlace& place);

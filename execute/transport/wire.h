@@ -47,6 +47,8 @@ class WireReader {
   template <class T>
   T Get() {
     static_assert(std::is_trivially_copyable_v<T>);
+    // A byte that is neither 0 nor 1 is no bool.
+    if constexpr (std::is_same_v<T, bool>) return Get<uint8_t>() != 0;
     T value{};
     if (Has(1, sizeof(T))) Copy(&value, sizeof(T));
     return value;

@@ -35,7 +35,8 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> JoinByFile(
   return CreateSocketJob({.path = std::string(path),
                           .process = options.rank,
                           .processes = options.ranks,
-                          .timeout_s = options.timeout_s});
+                          .timeout_s = options.timeout_s,
+                          .listen = options.listen});
 }
 
 }  // namespace
@@ -56,6 +57,11 @@ void AddJobOptions(CLI::App* verb, JobOptions* options) {
   AddInteger(verb, "--ranks", &options->ranks, 1, kMostRanks,
              "with --bootstrap: number of processes")
       ->type_name("P");
+  verb->add_option("--listen", options->listen,
+                   "with --bootstrap: network interface, or its IPv4 address, "
+                   "at which other machines reach this process (default: "
+                   "this machine only)")
+      ->type_name("INTERFACE");
 }
 
 absl::StatusOr<ProcessJob> JoinJob(const JobOptions& options) {
@@ -71,8 +77,9 @@ absl::StatusOr<ProcessJob> JoinJob(const JobOptions& options) {
   if (std::find(known.begin(), known.end(), name) == known.end()) {
     return UnknownName("--transport", name, known);
   }
-  if (!by_file && (options.rank >= 0 || options.ranks >= 0)) {
-    return BadValue("--rank, --ranks", "given",
+  if (!by_file &&
+      (options.rank >= 0 || options.ranks >= 0 || !options.listen.empty())) {
+    return BadValue("--rank, --ranks, --listen", "given",
                     "together with --bootstrap file:PATH only");
   }
   ProcessJob joined = {.name = name};

@@ -18,6 +18,7 @@ struct JobOptions {
   std::string bootstrap;  // "": by MPI
   int rank = -1;
   int ranks = -1;
+  std::string listen;  // "": for this machine only
   double timeout_s = 60;
   std::string device;
 };

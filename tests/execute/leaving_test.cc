@@ -1,5 +1,5 @@
-// Processes that are told to end while the others wait for one that is late: as
-// soon as that one has come all end, without a time-out, and who left is named.
+// Processes that end while the others wait for one that is late: all end at
+// once, without waiting for that one, and who left is named.
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -43,6 +43,9 @@ constexpr int kMostNaps = 60'000;
 // Where the last process keeps the others waiting.
 constexpr char kAgree[] = "agree";
 constexpr char kReady[] = "ready";
+// Process 2 goes without an error after the agreement.
+constexpr char kDeserts[] = "deserts";
+constexpr int kDeserter = 2;
 
 void Nap() { std::this_thread::sleep_for(std::chrono::milliseconds(2)); }
 
@@ -86,6 +89,10 @@ absl::Status RunOne(const Notes& notes, int process, const std::string& phase) {
         comes_to(kAgree);
         return FirstWord();
       }).status());
+  if (phase == kDeserts && process == kDeserter) {
+    job->Abandon();
+    return absl::OkStatus();
+  }
   PW_RETURN_IF_ERROR(
       RunProcesses(
           job.get(), training.program,
@@ -185,9 +192,10 @@ TEST_CASE("leaving: who is told to end while others wait is named",
       // It does not wait for the late one.
       CHECK(job.Await(victim) == 1);
       CHECK(absl::StrContains(job.Said(victim), "SIGTERM"));
-      job.LetGo();
       for (int process = 0; process < kProcesses; ++process) {
         if (process == victim) continue;
+        // It still prepares something.
+        if (process == kLate) job.LetGo();
         CHECK(job.Await(process) == 1);
         const std::string said = job.Said(process);
         INFO(process << " said " << said);
@@ -208,17 +216,30 @@ TEST_CASE("leaving: who is told to end while others wait is named",
 TEST_CASE("leaving: one that is gone without a word has not left",
           "[execute][sockets]") {
   for (const char* phase : {kAgree, kReady}) {
-    Job job(phase);
-    job.AwaitWaiting();
-    job.Kill(2, SIGKILL);
-    CHECK(job.Await(2) == -1);
-    job.LetGo();
-    for (const int process : {0, 1, kLate}) {
-      CHECK(job.Await(process) == 1);
-      const std::string said = job.Said(process);
-      INFO(process << " said " << said);
-      CHECK(absl::StrContains(said, "process 2 of the job is gone"));
+    for (const int signal : {SIGKILL, SIGHUP}) {
+      Job job(phase);
+      job.AwaitWaiting();
+      job.Kill(2, signal);
+      CHECK(job.Await(2) == -1);
+      for (const int process : {0, 1, kLate}) {
+        if (process == kLate) job.LetGo();
+        CHECK(job.Await(process) == 1);
+        const std::string said = job.Said(process);
+        INFO(process << " said " << said);
+        CHECK(absl::StrContains(said, "process 2 of the job is gone"));
+      }
     }
+  }
+}
+
+TEST_CASE("leaving: who leaves in good order is not waited for",
+          "[execute][sockets]") {
+  Job job(kDeserts);
+  for (const int process : {0, 1, kDeserter, kLate}) {
+    INFO(process << " said " << job.Said(process));
+    CHECK(job.Await(process) == (process == kDeserter ? 0 : 1));
+    if (process == kDeserter) continue;
+    CHECK(absl::StrContains(job.Said(process), "rank 2: did not start"));
   }
 }
 

@@ -61,8 +61,8 @@ TEST_CASE("sockets: what an earlier job has left does no harm",
   testing::TemporaryFolder folder;
   // Nobody listens on that port, or nobody who knows the number.
   const std::string path = folder.Write(
-      "job", absl::StrCat("pipewright-job 1\n", std::string(32, 'a'),
-                          "\n127.0.0.1\n9\n"));
+      "job", absl::StrCat("pipewright-job 2\n", std::string(32, 'a'),
+                          "\nmachine\n127.0.0.1\n9\n"));
   const auto arguments = [&](int rank) {
     return absl::StrCat("'", testing::BinaryPath(),
                         "' execute --schedule 1f1b --pp 2 --microbatches 2 "
@@ -102,6 +102,10 @@ TEST_CASE("sockets: options that do not go together", "[execute][sockets]") {
             "allowed: 0 to 1"},
            {{"--bootstrap", "file:/tmp/job"}, "--ranks: -1 is not allowed"},
            {{"--rank", "1"}, "together with --bootstrap"},
+           {{"--listen", "lo"}, "together with --bootstrap"},
+           {{"--bootstrap", "file:/nowhere/job", "--rank", "0", "--ranks", "1",
+             "--listen", "eth77"},
+            "--listen: eth77 is not allowed"},
            {{"--transport", "sockets"}, "--bootstrap file:PATH --rank R"},
            {{"--transport", "nccl"}, "nccl with --device cuda"},
            {{"--transport", "nccl", "--device", "cuda"}, "mpirun -n P"},

@@ -16,6 +16,7 @@ absl::Span<const FuzzTarget> FuzzTargets() {
       {"chrome_trace", FuzzChromeTrace},
       {"lengths", FuzzLengths},
       {"job_table", FuzzJobTable},
+      {"frames", FuzzFrames},
       {"program", FuzzProgram},
   };
   return kTargets;

@@ -94,7 +94,7 @@ const PwProcesses* FakeMpi() {
       .finish = [] { return 0; },
       .transfer = [](PwTransfer, size_t, int, double*) { return -1; },
       .version = [] { return "fake"; },
-      .leave = [] {},
+      .leave = [](const char*) {},
       .error = [] { return "fake"; },
   };
   return &table;

@@ -330,7 +330,7 @@ const char* Version() {
   }();
   return version->c_str();
 }
-void Leave() {}
+void Leave(const char*) {}
 
 const char* Error() { return TheJob().error.c_str(); }
 

@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-#define PW_MPI_ABI 6
+#define PW_MPI_ABI 7
 
 /* MPI's own transfers, for measuring them. Bytes are as NCCL counts them:
  * the gathered buffer of an all-gather, the scattered one of a
@@ -59,8 +59,9 @@ typedef struct PwProcesses {
   /* "Open MPI v4.1.4". */
   const char* (*version)(void);
   /* Called instead of finish when processes are missing or the job has
-   * failed. */
-  void (*leave)(void);
+   * failed. `why` is for the others, "" where error() tells it or nothing
+   * does. */
+  void (*leave)(const char* why);
   const char* (*error)(void);
 } PwProcesses;
 

@@ -14,9 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "execute/run/run_processes.h"
-#include "execute/transport/steady_seconds.h"
 #include "kernels/cpu/free_memory.h"
-#include "sim/base/input.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
 

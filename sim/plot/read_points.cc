@@ -14,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/input.h"
+#include "sim/base/json_fault.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 #include "sim/plot/report_path.h"
@@ -90,12 +91,17 @@ absl::Status ReadJson(const std::string& file, std::vector<NamedReport>* out) {
   if (!whole.is_discarded()) {
     return AddReports(file, 0, std::move(whole), out);
   }
+  const size_t before = out->size();
   int64_t number = 0;
   for (const absl::string_view line : absl::StrSplit(text, '\n')) {
     ++number;
     if (absl::StripAsciiWhitespace(line).empty()) continue;
     Json each = Json::parse(line.begin(), line.end(), nullptr, false);
-    if (each.is_discarded()) return NoReport(file, number);
+    if (each.is_discarded()) {
+      // Not one a line: then it is one that is broken.
+      return out->size() == before ? JsonFault(text, file)
+                                   : NoReport(file, number);
+    }
     PW_RETURN_IF_ERROR(AddReports(file, number, std::move(each), out));
   }
   return out->empty() ? NoReport(file, 0) : absl::OkStatus();

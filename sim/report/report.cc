@@ -11,6 +11,7 @@
 #include "sim/memory/weight_versions.h"
 #include "sim/program/program.h"
 #include "sim/report/json_row.h"
+#include "sim/report/peak_memory.h"
 #include "sim/report/report_tree.h"
 #include "sim/topology/mapping.h"
 
@@ -272,8 +273,8 @@ nlohmann::ordered_json ReportTree(const Report& report) {
   if (report.dp_classes) out["dp_classes"] = ClassesToJson(*report.dp_classes);
   if (report.memory) {
     nlohmann::ordered_json peaks = nlohmann::ordered_json::array();
-    for (const RankMemory& rank : report.memory->memory->ranks) {
-      peaks.push_back(rank.peak());
+    for (const double peak : PeakMemoryOf(report)) {
+      peaks.push_back(static_cast<int64_t>(peak));
     }
     out["peak_memory_bytes"] = std::move(peaks);
     nlohmann::ordered_json on_host = nlohmann::ordered_json::array();
@@ -283,9 +284,7 @@ nlohmann::ordered_json ReportTree(const Report& report) {
     out["peak_host_bytes"] = std::move(on_host);
     // Classes of slow devices hold the same as all others.
     if (report.dp_classes &&
-        !report.dp_classes->classes[0].peak_memory_bytes.empty()) {
-      out["peak_memory_bytes"] =
-          MostOfClasses(*report.dp_classes, &DpClassReport::peak_memory_bytes);
+        !report.dp_classes->classes[0].peak_host_bytes.empty()) {
       out["peak_host_bytes"] =
           MostOfClasses(*report.dp_classes, &DpClassReport::peak_host_bytes);
     }

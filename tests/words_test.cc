@@ -16,7 +16,7 @@
 #include "tests/support/paths.h"
 #include "tests/support/run_here.h"
 
-namespace pipewright {
+namespace pipewright::words_test {
 namespace {
 
 // Lower case, one blank between words and between the parts of one.
@@ -107,4 +107,4 @@ TEST_CASE("words: a phrase is found wherever its lines break", "[docs]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::words_test

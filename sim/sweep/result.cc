@@ -2,9 +2,9 @@
 
 #include <cstring>
 #include <exception>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "sim/base/json.h"
 #include "sim/base/status.h"
 #include "sim/report/peak_memory.h"
 #include "sim/report/report_tree.h"

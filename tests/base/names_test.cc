@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace pipewright {
+namespace pipewright::names_test {
 namespace {
 
 TEST_CASE("base: the nearest name is found", "[base]") {
@@ -47,4 +47,4 @@ TEST_CASE("base: what others call a field is known, however it is spelled",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::names_test

@@ -16,7 +16,7 @@
 #include "tests/support/paths.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::modules_test {
 namespace {
 
 using testing::BinaryPath;
@@ -231,4 +231,4 @@ TEST_CASE("modules: the program is built with its module of MPI", "[cli]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::modules_test

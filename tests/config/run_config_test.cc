@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "sim/config/flags.h"
 
-namespace pipewright {
+namespace pipewright::run_config_test {
 namespace {
 
 using Layers = std::vector<std::vector<ConfigEdit>>;
@@ -361,4 +361,4 @@ TEST_CASE("config: a switch leaves what was said", "[config]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::run_config_test

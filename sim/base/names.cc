@@ -93,24 +93,31 @@ bool IsPartOf(absl::string_view part, absl::string_view whole) {
   return false;
 }
 
-// The shortest of `known` that has `name` as a part, else the longest that is
-// a part of it; "" if there is none.
-std::string Contained(absl::string_view name,
-                      const std::vector<std::string>& known) {
-  std::string longer;
-  std::string shorter;
+// The shortest of `known` that has `name` as a part; "" if there is none.
+std::string WithPart(absl::string_view name,
+                     const std::vector<std::string>& known) {
+  std::string best;
   for (const std::string& candidate : known) {
-    const std::string lower = Plain(candidate);
-    if (IsPartOf(name, lower) &&
-        (longer.empty() || candidate.size() < longer.size())) {
-      longer = candidate;
-    }
-    if (lower.size() > 1 && IsPartOf(lower, name) &&
-        candidate.size() > shorter.size()) {
-      shorter = candidate;
+    if (IsPartOf(name, Plain(candidate)) &&
+        (best.empty() || candidate.size() < best.size())) {
+      best = candidate;
     }
   }
-  return longer.empty() ? shorter : longer;
+  return best;
+}
+
+// The longest of `known` that is a part of `name`; "" if there is none.
+std::string PartIn(absl::string_view name,
+                   const std::vector<std::string>& known) {
+  std::string best;
+  for (const std::string& candidate : known) {
+    const std::string lower = Plain(candidate);
+    if (lower.size() > 1 && IsPartOf(lower, name) &&
+        candidate.size() > best.size()) {
+      best = candidate;
+    }
+  }
+  return best;
 }
 
 }  // namespace
@@ -134,9 +141,12 @@ std::string NearestName(absl::string_view name,
       best = candidate;
     }
   }
-  if (!best.empty() && best_distance <= 1) return best;
-  const std::string contained = Contained(plain, known);
-  return contained.empty() ? best : contained;
+  if (!best.empty() && best_distance == 0) return best;
+  const std::string whole = WithPart(plain, known);
+  if (!whole.empty()) return whole;
+  if (!best.empty() && best_distance == 1) return best;
+  const std::string part = PartIn(plain, known);
+  return part.empty() ? best : part;
 }
 
 absl::Status UnknownName(absl::string_view what, absl::string_view name,

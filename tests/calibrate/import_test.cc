@@ -239,7 +239,7 @@ TEST_CASE("calibrate: rows of nccl-tests that are not taken are named",
       OfRows(absl::StrCat(kGood, R"(, {"size": 0, "out_of_place": {"time": 2}},
                 {"size": 16, "out_of_place": {"time": "N/A"},
                  "in_place": {"time": 3}},
-                {"size": 16, "out_of_place": null, "in_place": {"time": 3}},
+                {"size": 24, "out_of_place": null, "in_place": {"time": 3}},
                 {"size": 32})"));
   REQUIRE(rows.ok());
   CHECK(rows->transfers.size() == 3);

@@ -137,6 +137,8 @@ build() {
 demo() {
   deps
   compile demo pipewright
+  [[ -f build/demo/libpipewright_mpi.so ]] ||
+    note "built without MPI: not for mpirun (Debian: libopenmpi-dev openmpi-bin)"
   local pipewright=build/demo/pipewright pictures=build/demo
   local simulate=(
     "$pipewright" simulate --schedule zb-h2 --pp 8 --microbatches 24

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -9,11 +11,14 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "calibrate/statistics.h"
 #include "sim/base/error_parts.h"
+#include "sim/base/json_fault.h"
 #include "sim/base/status.h"
 #include "sim/profile/check.h"
 #include "sim/profile/transport_names.h"
@@ -39,7 +44,8 @@ absl::Status Unfit(const std::string& source, absl::string_view what,
 absl::StatusOr<Json> Parse(absl::string_view text, const std::string& source) {
   Json json = Json::parse(text.begin(), text.end(), nullptr,
                           /*allow_exceptions=*/false);
-  if (json.is_discarded() || !json.is_object()) {
+  if (json.is_discarded()) return JsonFault(text, source);
+  if (!json.is_object()) {
     return Unfit(source, "is no JSON object", "the file as it was written");
   }
   return json;
@@ -63,6 +69,38 @@ std::optional<double> NumberOf(const Json* json) {
   constexpr double kMost = 9007199254740992;
   if (!(std::abs(value) <= kMost)) return {};
   return value;
+}
+
+// As a message quotes it: "-5", "\"nan\"", "missing".
+std::string ValueText(const Json* json) {
+  return json == nullptr
+             ? "missing"
+             : json->dump(-1, ' ', true, Json::error_handler_t::replace);
+}
+
+// An error that names the place in the file, the value there and what it may
+// be.
+absl::Status BadEntry(const std::string& source, absl::string_view place,
+                      const Json* value, absl::string_view allowed) {
+  return Unfit(source, absl::StrCat(place, " is ", ValueText(value)), allowed);
+}
+
+// What both programs write where they have measured nothing.
+bool IsAbsent(const Json* json) {
+  return json == nullptr || json->is_null() || *json == "N/A";
+}
+
+// A count of the configuration; 1 where it does not say.
+absl::StatusOr<int64_t> CountOf(const Json& config, const char* key,
+                                const std::string& source) {
+  const Json* const value = Member(config, key);
+  if (value == nullptr) return 1;
+  const std::optional<double> count = NumberOf(value);
+  if (!count || *count < 1 || *count != std::floor(*count)) {
+    return BadEntry(source, absl::StrCat("config.", key), value,
+                    "an integer from 1");
+  }
+  return static_cast<int64_t>(*count);
 }
 
 // The programs may print nothing but a mean over many iterations.
@@ -97,13 +135,17 @@ absl::StatusOr<std::string> OperationOf(const Json& json,
 }
 
 // Processes are listed, each with its threads and their devices.
-int64_t RanksOf(const Json& config, const Json* devices) {
-  const double each = NumberOf(Member(config, "nthreads")).value_or(1) *
-                      NumberOf(Member(config, "ngpus")).value_or(1);
+absl::StatusOr<int64_t> RanksOf(const Json& config, const Json* devices,
+                                const std::string& source) {
+  PW_ASSIGN_OR_RETURN(const int64_t threads,
+                      CountOf(config, "nthreads", source));
+  PW_ASSIGN_OR_RETURN(const int64_t gpus, CountOf(config, "ngpus", source));
   const auto processes = static_cast<double>(
       devices != nullptr && devices->is_array() ? devices->size() : 1);
   // CheckProfile refuses too many and too few.
-  return std::llround(std::clamp(each * processes, 0.0, 1e9));
+  return std::llround(std::min(
+      static_cast<double>(threads) * static_cast<double>(gpus) * processes,
+      1e9));
 }
 
 // The number of hosts of all devices; 0 where a host has no name.
@@ -118,23 +160,38 @@ int64_t NodesOf(const Json* devices) {
   return static_cast<int64_t>(hosts.size());
 }
 
-std::optional<Distribution> TimeOf(const Json& row, const char* place,
-                                   int64_t iterations) {
-  const Json* each = Member(row, absl::StrCat(place, "_per_iter").c_str());
+// Of one row, `at` ("results[3]"): out of place or in place; nothing where the
+// program has not measured it.
+absl::StatusOr<std::optional<Distribution>> TimeOf(const Json& row,
+                                                   const std::string& at,
+                                                   const char* place,
+                                                   int64_t iterations,
+                                                   const std::string& source) {
+  constexpr char kTime[] = "microseconds above 0";
+  const std::string each_name = absl::StrCat(place, "_per_iter");
+  const Json* each = Member(row, each_name.c_str());
   const Json* times = each == nullptr ? nullptr : Member(*each, "times_us");
   if (times != nullptr && times->is_array() && !times->empty()) {
     std::vector<double> samples;
     for (const Json& time : *times) {
-      if (const auto micros = NumberOf(&time)) {
-        samples.push_back(*micros * kMicro);
+      const std::optional<double> micros = NumberOf(&time);
+      if (!micros || *micros <= 0) {
+        return BadEntry(
+            source,
+            absl::StrCat(at, ".", each_name, ".times_us[", samples.size(), "]"),
+            &time, kTime);
       }
+      samples.push_back(*micros * kMicro);
     }
-    if (!samples.empty()) return Summarize({samples}, kResolution);
+    return Summarize({samples}, kResolution);
   }
   const Json* body = Member(row, place);
-  if (body == nullptr) return {};
-  const auto micros = NumberOf(Member(*body, "time"));
-  if (!micros || *micros <= 0) return {};
+  const Json* const time = body == nullptr ? nullptr : Member(*body, "time");
+  if (IsAbsent(time)) return std::optional<Distribution>();
+  const std::optional<double> micros = NumberOf(time);
+  if (!micros || *micros <= 0) {
+    return BadEntry(source, absl::StrCat(at, ".", place, ".time"), time, kTime);
+  }
   return OfMean(*micros * kMicro, iterations);
 }
 
@@ -179,6 +236,110 @@ constexpr CopyTest kCopyTests[] = {
     {"device_to_host_bidirectional_memcpy_ce", CopyDirection::kDeviceToHost,
      true}};
 
+constexpr size_t kNamesShown = 5;
+
+// "a, b and 3 more".
+std::string SomeOf(const std::vector<std::string>& names) {
+  const size_t shown = std::min(names.size(), kNamesShown);
+  return absl::StrCat(absl::StrJoin(names.begin(), names.begin() + shown, ", "),
+                      shown < names.size()
+                          ? absl::StrCat(" and ", names.size() - shown, " more")
+                          : "");
+}
+
+std::string InBrackets(const std::vector<std::string>& warnings) {
+  return warnings.empty()
+             ? ""
+             : absl::StrCat(" (", absl::StrJoin(warnings, "; "), ")");
+}
+
+// Rows of nccl-tests that are taken otherwise than they stand there, by what is
+// said of them.
+class RowNotes {
+ public:
+  void Add(const std::string& what, const std::string& row) {
+    rows_[what].push_back(row);
+  }
+  void AppendTo(std::vector<std::string>* warnings) const {
+    for (const auto& [what, rows] : rows_) {
+      warnings->push_back(absl::StrCat(SomeOf(rows), ": ", what));
+    }
+  }
+
+ private:
+  std::map<std::string, std::vector<std::string>> rows_;
+};
+
+absl::StatusOr<std::vector<TransferEntry>> TransfersOf(
+    const Json& results, const TransferEntry& alike, int64_t iterations,
+    const std::string& source, std::vector<std::string>* warnings) {
+  std::vector<TransferEntry> transfers;
+  RowNotes notes;
+  for (size_t index = 0; index < results.size(); ++index) {
+    const Json& row = results[index];
+    const std::string at = absl::StrCat("results[", index, "]");
+    const Json* const size = Member(row, "size");
+    const std::optional<double> bytes = NumberOf(size);
+    if (!bytes || *bytes < 0 || *bytes != std::floor(*bytes)) {
+      return BadEntry(source, absl::StrCat(at, ".size"), size, "bytes from 0");
+    }
+    PW_ASSIGN_OR_RETURN(std::optional<Distribution> time,
+                        TimeOf(row, at, "out_of_place", iterations, source));
+    PW_ASSIGN_OR_RETURN(std::optional<Distribution> in_place,
+                        TimeOf(row, at, "in_place", iterations, source));
+    // As nccl-tests rounds less than an element a rank.
+    if (*bytes == 0) {
+      notes.Add("left out, since nothing is sent", at);
+      continue;
+    }
+    if (!time && in_place) {
+      notes.Add("has no time out of place; the one in place is taken", at);
+      time = std::move(in_place);
+    }
+    if (!time) {
+      notes.Add("left out, since it has no time", at);
+      continue;
+    }
+    TransferEntry entry = alike;
+    entry.bytes = static_cast<int64_t>(*bytes);
+    entry.time = *std::move(time);
+    transfers.push_back(std::move(entry));
+  }
+  notes.AppendTo(warnings);
+  return transfers;
+}
+
+// Samples of one test of nvbandwidth, a device each.
+absl::StatusOr<std::vector<double>> SamplesOf(const Json* matrix,
+                                              const std::string& at,
+                                              int64_t bytes,
+                                              const std::string& source) {
+  if (matrix == nullptr || !matrix->is_array()) {
+    return BadEntry(source, absl::StrCat(at, ".bandwidth_matrix"), matrix,
+                    "a list of rows");
+  }
+  std::vector<double> samples;
+  for (size_t line = 0; line < matrix->size(); ++line) {
+    const Json& row = (*matrix)[line];
+    const std::string row_at =
+        absl::StrCat(at, ".bandwidth_matrix[", line, "]");
+    if (!row.is_array()) {
+      return BadEntry(source, row_at, &row, "a list of bandwidths");
+    }
+    for (size_t column = 0; column < row.size(); ++column) {
+      const Json& cell = row[column];
+      if (IsAbsent(&cell)) continue;
+      const std::optional<double> rate = NumberOf(&cell);
+      if (!rate || *rate <= 0) {
+        return BadEntry(source, absl::StrCat(row_at, "[", column, "]"), &cell,
+                        "GB/s above 0, or N/A");
+      }
+      samples.push_back(static_cast<double>(bytes) / (*rate * kGiga));
+    }
+  }
+  return samples;
+}
+
 }  // namespace
 
 absl::StatusOr<Profile> ImportNcclTests(absl::string_view text,
@@ -194,7 +355,8 @@ absl::StatusOr<Profile> ImportNcclTests(absl::string_view text,
   }
   PW_RETURN_IF_ERROR(CheckResults(json, *results, source_name));
   const Json* devices = Member(*config, "devices");
-  const int64_t ranks = RanksOf(*config, devices);
+  PW_ASSIGN_OR_RETURN(const int64_t ranks,
+                      RanksOf(*config, devices, source_name));
   ProfileSource source = {
       .kind = "nccl-tests", .file = source_name, .backend = "cuda"};
   if (const Json* date = Member(json, "start_time");
@@ -214,23 +376,20 @@ absl::StatusOr<Profile> ImportNcclTests(absl::string_view text,
     source.warnings.push_back(
         absl::StrCat("sendrecv ran in a ring of ", ranks, " devices"));
   }
-  const auto iterations =
-      static_cast<int64_t>(NumberOf(Member(*config, "iterations")).value_or(1));
+  PW_ASSIGN_OR_RETURN(const int64_t iterations,
+                      CountOf(*config, "iterations", source_name));
+  const TransferEntry alike = {.operation = operation,
+                               .transport = kNcclTransport,
+                               .ranks = operation == "send_recv" ? 2 : ranks,
+                               .nodes = NodesOf(devices)};
   Profile profile;
-  for (const Json& row : *results) {
-    const auto bytes = NumberOf(Member(row, "size"));
-    std::optional<Distribution> time = TimeOf(row, "out_of_place", iterations);
-    if (!time) time = TimeOf(row, "in_place", iterations);
-    if (!bytes || *bytes <= 0 || !time) continue;
-    profile.transfers.push_back({.operation = operation,
-                                 .transport = kNcclTransport,
-                                 .ranks = operation == "send_recv" ? 2 : ranks,
-                                 .bytes = static_cast<int64_t>(*bytes),
-                                 .time = *std::move(time),
-                                 .nodes = NodesOf(devices)});
-  }
+  PW_ASSIGN_OR_RETURN(
+      profile.transfers,
+      TransfersOf(*results, alike, iterations, source_name, &source.warnings));
   if (profile.transfers.empty()) {
-    return Unfit(source_name, "has no times", "results with \"time\"");
+    return Unfit(source_name,
+                 absl::StrCat("has no times", InBrackets(source.warnings)),
+                 "results with \"time\"");
   }
   profile.sources.push_back(std::move(source));
   PW_RETURN_IF_ERROR(CheckProfile(profile, source_name));
@@ -254,33 +413,52 @@ absl::StatusOr<Profile> ImportNvbandwidth(absl::string_view text,
     source.driver = driver->get<std::string>();
   }
   Profile profile;
-  for (const Json& test : *tests) {
+  std::vector<std::string> others;
+  for (size_t index = 0; index < tests->size(); ++index) {
+    const Json& test = (*tests)[index];
+    const std::string at = absl::StrCat("testcases[", index, "]");
     const Json* name = Member(test, "name");
-    const Json* matrix = Member(test, "bandwidth_matrix");
-    if (name == nullptr || !name->is_string() || matrix == nullptr ||
-        !matrix->is_array()) {
+    if (name == nullptr || !name->is_string()) {
+      return BadEntry(source_name, absl::StrCat(at, ".name"), name,
+                      "the name of a test");
+    }
+    const std::string& title = name->get_ref<const std::string&>();
+    const CopyTest* const known =
+        std::find_if(std::begin(kCopyTests), std::end(kCopyTests),
+                     [&](const CopyTest& each) { return title == each.name; });
+    if (known == std::end(kCopyTests)) {
+      others.push_back(absl::CHexEscape(title));
       continue;
     }
-    for (const CopyTest& known : kCopyTests) {
-      if (name->get_ref<const std::string&>() != known.name) continue;
-      std::vector<double> samples;
-      for (const Json& row : *matrix) {
-        if (!row.is_array()) continue;
-        for (const Json& cell : row) {
-          const auto rate = NumberOf(&cell);
-          if (!rate || *rate <= 0) continue;
-          samples.push_back(static_cast<double>(bytes) / (*rate * kGiga));
-        }
-      }
-      if (samples.empty()) continue;
-      profile.copies.push_back({.direction = known.direction,
-                                .bytes = bytes,
-                                .beside_opposite = known.beside_opposite,
-                                .time = Summarize({samples}, kResolution)});
+    const Json* const status = Member(test, "status");
+    if (status != nullptr && *status != "Passed") {
+      source.warnings.push_back(absl::StrCat(
+          title, " is left out, since its status is ", ValueText(status)));
+      continue;
     }
+    PW_ASSIGN_OR_RETURN(
+        std::vector<double> samples,
+        SamplesOf(Member(test, "bandwidth_matrix"), at, bytes, source_name));
+    if (samples.empty()) {
+      source.warnings.push_back(
+          absl::StrCat(title, " is left out, since it has no bandwidths"));
+      continue;
+    }
+    profile.copies.push_back(
+        {.direction = known->direction,
+         .bytes = bytes,
+         .beside_opposite = known->beside_opposite,
+         .time = Summarize({std::move(samples)}, kResolution)});
+  }
+  if (!others.empty()) {
+    source.warnings.push_back(absl::StrCat(
+        "left out, since no copies between host and device by a copy engine: ",
+        SomeOf(others)));
   }
   if (profile.copies.empty()) {
-    return Unfit(source_name, "has no copies between host and device",
+    return Unfit(source_name,
+                 absl::StrCat("has no copies between host and device",
+                              InBrackets(source.warnings)),
                  "tests host_to_device_memcpy_ce, device_to_host_memcpy_ce "
                  "and their bidirectional ones");
   }

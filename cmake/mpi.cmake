@@ -1,5 +1,6 @@
 # libpipewright_mpi.so, all that is linked with MPI: the program loads it when
-# mpirun has started it, and starts without it.
+# mpirun has started it, and starts without it. It takes a second to build, and
+# nobody who has mpirun should find it missing.
 set(PIPEWRIGHT_MPI AUTO CACHE STRING
   "The MPI transport of execute: AUTO (where MPI is found), ON, OFF")
 set_property(CACHE PIPEWRIGHT_MPI PROPERTY STRINGS AUTO ON OFF)
@@ -15,7 +16,7 @@ if(NOT PIPEWRIGHT_MPI STREQUAL OFF)
     target_link_options(pipewright_mpi PRIVATE -Wl,--no-as-needed)
     target_link_libraries(pipewright_mpi PRIVATE
       pipewright_options MPI::MPI_CXX ${CMAKE_DL_LIBS})
-    place_module(pipewright_mpi)
+    place_needed_module(pipewright_mpi)
   elseif(PIPEWRIGHT_MPI STREQUAL ON)
     message(FATAL_ERROR "PIPEWRIGHT_MPI is ON, but MPI is not found "
       "(Debian: libopenmpi-dev openmpi-bin)")

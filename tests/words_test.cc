@@ -9,25 +9,27 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "sim/base/file.h"
 #include "tests/support/markdown.h"
 #include "tests/support/paths.h"
+#include "tests/support/run_here.h"
 
 namespace pipewright::words_test {
 namespace {
 
-// Lower case, one blank between words.
+// Lower case, one blank between words and between the parts of one.
 const std::vector<std::string>& StiffPhrases() {
   static const std::vector<std::string> phrases = {
-      "how-manieth",        "holds nobody",        "hold nobody",
+      "how manieth",        "holds nobody",        "hold nobody",
       "nothing is made up", "its first bytes say",
   };
   return phrases;
 }
 
-// One line in lower case, without the marks of comments and the quotes between
-// the parts of a string.
+// One line in lower case, without the marks of comments, the quotes between the
+// parts of a string, hyphens and what a manual page puts in front of them.
 std::string Flat(const std::string& text) {
   std::vector<std::string> lines = absl::StrSplit(text, '\n');
   for (std::string& line : lines) {
@@ -37,7 +39,8 @@ std::string Flat(const std::string& text) {
                ? ""
                : line.substr(first, last - first + 1);
   }
-  return absl::AsciiStrToLower(absl::StrJoin(lines, " "));
+  return absl::AsciiStrToLower(absl::StrReplaceAll(absl::StrJoin(lines, " "),
+                                                   {{"\\-", " "}, {"-", " "}}));
 }
 
 std::vector<std::string> PhrasesIn(const std::string& text) {
@@ -78,8 +81,25 @@ TEST_CASE("words: pages, comments and messages are in plain English",
   CHECK(files > 500);
 }
 
+TEST_CASE("words: what the program prints of itself is in plain English",
+          "[docs]") {
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"man"},
+                                                {"list", "fields"},
+                                                {"list", "schedules"},
+                                                {"list", "topologies"},
+                                                {"simulate", "--help"},
+                                                {"execute", "--help"}}) {
+    const testing::BinaryResult run = testing::RunHere(words);
+    INFO(absl::StrJoin(words, " "));
+    CHECK(run.out.size() > 1000);
+    CHECK(PhrasesIn(run.out) == std::vector<std::string>());
+  }
+}
+
 TEST_CASE("words: a phrase is found wherever its lines break", "[docs]") {
   CHECK(PhrasesIn("// the How-Manieth stage\n").size() == 1);
+  CHECK(PhrasesIn("\"every how \"\n    \"manieth layer\"").size() == 1);
+  CHECK(PhrasesIn("every how\\-manieth layer").size() == 1);
   CHECK(PhrasesIn("  // A transfer that\n  // holds\n  // nobody.\n").size() ==
         1);
   CHECK(PhrasesIn("\"buffered: holds \"\n      \"nobody\"").size() == 1);

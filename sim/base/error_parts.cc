@@ -86,7 +86,8 @@ FieldPlace FieldPlace::FromFlag(absl::string_view origin,
 absl::Status BadValue(const FieldPlace& field, absl::string_view value,
                       absl::string_view allowed) {
   return WithValue(
-      About(field, absl::StrCat(value, " is not allowed; allowed: ", allowed)),
+      About(field, absl::StrCat(value.empty() ? "\"\"" : value,
+                                " is not allowed; allowed: ", allowed)),
       value, allowed);
 }
 

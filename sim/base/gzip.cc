@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "sim/base/byte_order_mark.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/status.h"
 
@@ -18,6 +19,11 @@ constexpr int64_t kGzipPiece = 1 << 16;
 // RFC 1952, section 2.3.1: ID1, ID2.
 constexpr unsigned char kFirst = 0x1f;
 constexpr unsigned char kSecond = 0x8b;
+
+// Of the mark that these, the first bytes of a text, begin with.
+int MarkSize(const char* data, int64_t size) {
+  return static_cast<int>(ByteOrderMarkSize({data, static_cast<size_t>(size)}));
+}
 
 }  // namespace
 
@@ -37,10 +43,10 @@ class InputFile::Source {
     read_ += size_;
     return size_ > 0;
   }
-  // Until there are two bytes, which a pipe may give one by one.
+  // Until there are three bytes, which a pipe may give one by one.
   bool Begin() {
     if (!Next()) return false;
-    while (size_ < 2) {
+    while (size_ < 3) {
       const absl::StatusOr<int64_t> more =
           input_.Read(piece_.data() + size_, kGzipPiece - size_);
       status_.Update(more.status());
@@ -76,7 +82,7 @@ class InputFile::Plain : public std::streambuf {
  public:
   Plain(Source* source, InputKind kind, int64_t most)
       : source_(*source), kind_(kind), most_(most), left_(most) {
-    Show();
+    if (Show()) gbump(MarkSize(source->data(), source->size()));
   }
 
   const absl::Status& status() const { return status_; }
@@ -129,7 +135,9 @@ class InputFile::Expander : public std::streambuf {
       CheckSize();
       if (!status_.ok()) break;
       setg(out_.data(), out_.data(), out_.data() + size);
-      return traits_type::to_int_type(out_[0]);
+      if (expanded_ == size) gbump(MarkSize(out_.data(), size));
+      if (gptr() == egptr()) continue;
+      return traits_type::to_int_type(*gptr());
     }
     return traits_type::eof();
   }

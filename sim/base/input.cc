@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "sim/base/amount.h"
+#include "sim/base/byte_order_mark.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
@@ -164,7 +165,10 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, InputKind kind) {
   char piece[kPiece];
   while (true) {
     PW_ASSIGN_OR_RETURN(const int64_t count, input.Read(piece, kPiece));
-    if (count == 0) return content;
+    if (count == 0) {
+      content.erase(0, ByteOrderMarkSize(content));
+      return content;
+    }
     // A file may grow, and a pipe has no end that is known.
     if (static_cast<int64_t>(content.size()) + count > most) {
       return TooLarge(path, kind, most);

@@ -1,13 +1,19 @@
 #include "sim/base/nearest.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "sim/base/error_parts.h"
 
 namespace pipewright {
 namespace {
 
 constexpr int64_t kFarthest = int64_t{1} << 16;
+constexpr int64_t kMostDigits = 1'000'000;  // times 2^30 below 2^63
 
 }  // namespace
 
@@ -28,6 +34,38 @@ std::vector<int64_t> NearestWorking(int64_t value, int64_t highest,
     break;
   }
   return found;
+}
+
+std::string DigitsOf(absl::string_view text) {
+  text = absl::StripAsciiWhitespace(text);
+  const size_t end =
+      std::min(text.find_first_not_of("0123456789"), text.size());
+  int64_t number = 0;
+  if (!absl::SimpleAtoi(text.substr(0, end), &number) || number > kMostDigits) {
+    return "";
+  }
+  const std::string unit =
+      absl::AsciiStrToLower(absl::StripAsciiWhitespace(text.substr(end)));
+  for (const auto& [name, power] :
+       {std::pair("k", 1), {"ki", 1}, {"m", 2}, {"mi", 2}, {"g", 3}}) {
+    if (unit != name) continue;
+    int64_t binary = number;
+    int64_t decimal = number;
+    for (int step = 0; step < power; ++step) {
+      binary *= 1024;
+      decimal *= 1000;
+    }
+    return unit.size() > 1 ? absl::StrCat(binary)
+                           : absl::StrCat(binary, " or ", decimal);
+  }
+  return "";
+}
+
+absl::Status WithDigits(absl::string_view text, const absl::Status& status) {
+  const std::string digits = DigitsOf(text);
+  if (digits.empty()) return status;
+  return Reworded(
+      status, absl::StrCat(status.message(), "; did you mean ", digits, "?"));
 }
 
 std::string NearestDivisors(int64_t number, int64_t value) {

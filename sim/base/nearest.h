@@ -6,12 +6,22 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
 namespace pipewright {
 
 // The largest number below `value` and the smallest above it, from 1 to
 // `highest`, for which `works`; ascending. Looks no further than 2^16 away.
 std::vector<int64_t> NearestWorking(int64_t value, int64_t highest,
                                     const std::function<bool(int64_t)>& works);
+
+// "8192 or 8000" for "8k", as somebody writes a whole number who is not asked for
+// all of its digits; "" for every other text.
+std::string DigitsOf(absl::string_view text);
+// `status` about the value `text`, with "; did you mean 8192 or 8000?" where
+// DigitsOf has an answer.
+absl::Status WithDigits(absl::string_view text, const absl::Status& status);
 
 // "4, 8": the divisors of `number` next to `value`, which is none.
 std::string NearestDivisors(int64_t number, int64_t value);

@@ -56,6 +56,12 @@ const std::vector<UnitName>& UnitsOf(Unit unit) {
   return none;
 }
 
+// "us" for the micro sign and the Greek letter, which keyboards and other
+// programs write; what follows a number otherwise.
+absl::string_view InAscii(absl::string_view name) {
+  return name == "\u00b5s" || name == "\u03bcs" ? "us" : name;
+}
+
 std::string Allowed(Unit unit) {
   if (unit == Unit::kNone) return "a bare number";
   return absl::StrCat("a number with one of ",
@@ -137,8 +143,8 @@ absl::StatusOr<double> ParseQuantity(absl::string_view text, Unit unit) {
     return Bad(text, "is out of the range of a double", unit);
   }
   if (parsed.ec != std::errc()) return Bad(text, "is not a number", unit);
-  const absl::string_view name = absl::StripLeadingAsciiWhitespace(
-      body.substr(static_cast<size_t>(parsed.ptr - body.data())));
+  const absl::string_view name = InAscii(absl::StripLeadingAsciiWhitespace(
+      body.substr(static_cast<size_t>(parsed.ptr - body.data()))));
   if (unit == Unit::kNone) {
     if (!name.empty()) {
       return Bad(text, absl::StrCat("has '", name, "' after the number"), unit);

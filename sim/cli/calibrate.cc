@@ -274,6 +274,10 @@ absl::Status Calibration::PrepareAndMeasure(
   files_.Put("-o", WriteProfile(profile));
   PW_RETURN_IF_ERROR(files_.Write());
   ::unlink(Partial().c_str());
+  // On the terminal they already stand beside the text.
+  if (!json_ && !profile.sources.empty()) {
+    profile.sources.back().warnings.clear();
+  }
   return Print(CalibrationReport(profile, json_));
 }
 

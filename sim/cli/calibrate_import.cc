@@ -216,6 +216,7 @@ absl::Status Import::Run() {
   PW_RETURN_IF_ERROR(InField("--buffer", bytes.status()));
   PW_RETURN_IF_ERROR(
       InField("--buffer", CheckAmount(*bytes, buffer, Unit::kBytes)));
+  if (*bytes < 1) return BadValue("--buffer", buffer, "at least 1 B");
   Profile profile;
   if (!kineto.empty()) PW_RETURN_IF_ERROR(Add(Trace(), &profile));
   for (const std::string& path : nccl_tests) {

@@ -15,6 +15,7 @@
 #include "sim/base/error_parts.h"
 #include "sim/base/input.h"
 #include "sim/base/json.h"
+#include "sim/base/nearest.h"
 #include "sim/base/status.h"
 #include "sim/config/config_reference.h"
 #include "sim/config/flags.h"
@@ -88,7 +89,7 @@ void ConfigOptions::AddTo(CLI::App* verb, File file,
             ->allow_extra_args(false)
             ->group(kConfigGroup);
     if (!flag.alone.empty()) {
-      option->expected(0, 1)->default_str(flag.alone);
+      option->expected(0, 1);
     } else if (!flag.repeats) {
       option->expected(1);
     }
@@ -197,8 +198,10 @@ CLI::Validator IntegerCheck(const std::string& flag, int64_t least,
   const auto check = [=](const std::string& text) {
     int64_t value = 0;
     if (!absl::SimpleAtoi(text, &value) || value < least || value > most) {
-      throw RefusedOption(BadValue(
-          flag, text, absl::StrCat("an integer from ", least, " to ", most)));
+      throw RefusedOption(WithDigits(
+          text,
+          BadValue(flag, text,
+                   absl::StrCat("an integer from ", least, " to ", most))));
     }
     return std::string();
   };

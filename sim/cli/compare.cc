@@ -137,11 +137,14 @@ absl::Status CompareVerb::Run() {
   files.Reads("SIM", simulated);
   for (const std::string& path : measured) files.Reads("MEASURED", path);
   PW_RETURN_IF_ERROR(files.Check());
-  if (summary != measured.empty()) {
-    return BadValue("MEASURED", measured.empty() ? "" : measured[0],
-                    summary ? "no trace with --summary, whose table has the "
-                              "runs"
-                            : "the trace of a measurement");
+  if (!summary && measured.empty()) {
+    return MissingValue("MEASURED",
+                        "the trace of a measurement behind that of the "
+                        "prediction, or --summary with a table of runs");
+  }
+  if (summary && !measured.empty()) {
+    return BadValue("MEASURED", measured[0],
+                    "no trace with --summary, whose table has the runs");
   }
   if (summary) return Summarize();
   PW_ASSIGN_OR_RETURN(const std::optional<double> most, ReadLimit(limit));

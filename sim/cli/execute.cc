@@ -67,8 +67,11 @@ void Execute::PutFiles(const Program& program, const Executed& executed,
   // The paced clock has none.
   const MeasuredMemory* const memory =
       executed.memory.empty() ? nullptr : &executed.memory;
+  ExecuteReport text = report;
+  // On the terminal they already stand beside it.
+  if (!files.wanted("-o")) text.report.warnings.clear();
   files.Put("-o", json ? absl::StrCat(ExecuteReportToJson(report, step_s), "\n")
-                       : ExecuteReportToText(report, step_s));
+                       : ExecuteReportToText(text, step_s));
   if (files.wanted("--trace")) {
     files.Put("--trace",
               ChromeTraceJson(program, ops, nullptr, memory, OriginOf(report)));

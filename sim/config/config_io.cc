@@ -128,6 +128,15 @@ bool SaysHowToEstimate(const ConfigMessage& target) {
   return false;
 }
 
+// What a flag that stood alone stands for; "" for every other edit.
+std::string ValueAlone(const ConfigEdit& edit) {
+  if (!edit.value.empty() || edit.clears) return "";
+  for (const ConfigFlag& flag : ConfigFlags()) {
+    if (flag.flag == edit.origin) return flag.alone;
+  }
+  return "";
+}
+
 absl::Status ApplyLayer(const std::vector<ConfigEdit>& layer,
                         ConfigMessage* target) {
   const std::string schedule = TextAt("schedule.name", *target);
@@ -145,7 +154,12 @@ absl::Status ApplyLayer(const std::vector<ConfigEdit>& layer,
       ClearPath("schedule.params", target);
     }
   }
-  for (const ConfigEdit& edit : layer) {
+  for (ConfigEdit edit : layer) {
+    if (const std::string alone = ValueAlone(edit); !alone.empty()) {
+      // A switch takes nothing back that says more than it does.
+      if (!TextAt(edit.path, *target).empty()) continue;
+      edit.value = alone;
+    }
     PW_RETURN_IF_ERROR(ApplyEdit(edit, target));
   }
   return absl::OkStatus();

@@ -17,6 +17,7 @@
 #include "sim/base/check.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/names.h"
+#include "sim/base/nearest.h"
 #include "sim/base/status.h"
 #include "sim/config/config_mapping.h"
 
@@ -94,6 +95,10 @@ class Filler {
   absl::Status Wrong(const ConfigNode& node, absl::string_view path,
                      absl::string_view allowed) const {
     return BadValue(Where(node.line).Field(path), node.Describe(), allowed);
+  }
+  absl::Status NoNumber(const ConfigNode& node, absl::string_view path,
+                        absl::string_view allowed) const {
+    return WithDigits(node.text, Wrong(node, path, allowed));
   }
 
   // `suffix`: "_ms", where the key carries a unit.
@@ -229,7 +234,7 @@ class Filler {
           : reflection->SetString(message, field, text);
       return absl::OkStatus();
     }
-    if (node.quoted) return Wrong(node, path, allowed);
+    if (node.quoted) return NoNumber(node, path, allowed);
     switch (field->cpp_type()) {
       case FieldDescriptor::CPPTYPE_INT32: {
         int32_t value = 0;
@@ -263,7 +268,7 @@ class Filler {
       default:
         PW_CHECK(false);
     }
-    return Wrong(node, path, allowed);
+    return NoNumber(node, path, allowed);
   }
 
   std::string source_;

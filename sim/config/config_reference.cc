@@ -139,9 +139,10 @@ over `--set PATH=VALUE`, which wins over the file. `--set` reaches every field;
 `--set PATH=` clears one. A list on the command line has commas.
 
 A time, an amount of bytes or a bandwidth has its unit with the value (`18.5ms`,
-`80GiB`, `400Gbps`) or in the name (`forward_ms: 18.5`). Units are `ns us ms s
-min h d`, `B KB MB GB TB KiB MiB GiB TiB` and `KBps` to `TBps`, `MiBps GiBps`,
-`Mbps Gbps Tbps`. GB is 1e9 bytes, GiB is 2^30 bytes, Gbps counts bits.
+`80GiB`, `400Gbps`) or in the name (`forward_ms: 18.5`, `hop_bytes: 1024`); 0
+needs none. Units are `ns us ms s min h d` (`us` may be `µs`), `B KB MB GB TB KiB
+MiB GiB TiB` and `KBps` to `TBps`, `MiBps GiBps`, `Mbps Gbps Tbps`. GB is 1e9
+bytes, GiB is 2^30 bytes, Gbps counts bits.
 
 Where a field has no default in the table, nothing stands in for it: the run does
 without it, or a message says that it is missing. A preset or a file sets all

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "sim/base/error_parts.h"
+#include "sim/base/json_fault.h"
 #include "sim/base/status.h"
 
 namespace pipewright {
@@ -231,13 +232,7 @@ class JsonHandler : public nlohmann::json_sax<nlohmann::json> {
                                          " is not allowed; allowed: a finite "
                                          "number"));
     }
-    // "[json.exception.parse_error.101] parse error at line 1, column 2: ..."
-    const std::string message = error.what();
-    const size_t start = message.find(": ");
-    return builder_->Fail(
-        *line_, absl::StrCat("not JSON: ", start == std::string::npos
-                                               ? message
-                                               : message.substr(start + 2)));
+    return builder_->Fail(*line_, JsonFaultOf(error.what()));
   }
 
  private:

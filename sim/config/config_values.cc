@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -27,13 +28,16 @@ namespace {
 using ::google::protobuf::FieldDescriptor;
 using ::google::protobuf::Message;
 
-// "0" needs no unit, and bytes may be bare: the unit is in the field's name.
-std::string WithUnit(const std::string& text, Unit unit) {
+// "0" needs no unit, nor does what the name of its field says: hop_bytes.
+std::string WithUnit(absl::string_view path, const std::string& text,
+                     Unit unit) {
   double number = 0;
   if (!absl::SimpleAtod(text, &number)) return text;
-  if (unit == Unit::kBytes) return absl::StrCat(text, "B");
-  if (number != 0) return text;
-  return absl::StrCat(text, unit == Unit::kTime ? "s" : "GBps");
+  const bool named = unit == Unit::kBytes && absl::EndsWith(path, "_bytes");
+  if (number != 0 && !named) return text;
+  return absl::StrCat(text, unit == Unit::kTime    ? "s"
+                            : unit == Unit::kBytes ? "B"
+                                                   : "GBps");
 }
 
 std::string Integers(int64_t minimum, int64_t maximum) {
@@ -244,7 +248,7 @@ class Reader {
   }
   double Parse(const char* path, const std::string& text, Unit unit) {
     const absl::StatusOr<double> value =
-        ParseQuantity(WithUnit(text, unit), unit);
+        ParseQuantity(WithUnit(path, text, unit), unit);
     Keep(Prefix(config_.Field(path), value.status()));
     if (!value.ok()) return 0;
     Keep(Prefix(config_.Field(path), CheckAmount(*value, text, unit)));

@@ -54,7 +54,7 @@ std::vector<FieldHelp> ModelHelp() {
       {"model.window", "0",
        "tokens that attention looks back on; 0 means all before"},
       {"model.full_attention_every", "0",
-       "with model.window: every how manieth layer looks back on all; 0 means "
+       "with model.window: one layer of every N looks back on all; 0 means "
        "none"},
       {"model.gated", "false", "the feed-forward part has a gate (SwiGLU)"},
       {"model.tied_embeddings", "false",
@@ -232,7 +232,7 @@ std::vector<FieldHelp> StrategyHelp() {
        "share of the subgroups that the host has; the others stay on the "
        "device"},
       {"strategy.optimizer_stride", "0",
-       "every how manieth subgroup the device steps; 0 chooses it from the "
+       "the device steps one subgroup of every N; 0 chooses N from the "
        "host's and the link's speed"},
       {"strategy.subgroup_size", "1e8",
        "parameters that are stepped together, at most"},

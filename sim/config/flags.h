@@ -20,12 +20,14 @@ struct ConfigFlag {
   std::string other_path;
   bool (*is_other)(const std::string& value) = nullptr;
   bool repeats = false;  // KEY=VALUE pairs, below `path`
-  // Taken where the flag stands alone; "": the flag needs a value.
+  // Taken where the flag stands alone and nothing else gives the field; "": the
+  // flag needs a value.
   std::string alone;
 };
 
 const std::vector<ConfigFlag>& ConfigFlags();
 
+// `value` is "" where the flag stood alone; then ReadConfig puts `alone` there.
 // Error: kInvalidArgument for a pair without '='.
 absl::StatusOr<ConfigEdit> EditOfFlag(const ConfigFlag& flag,
                                       const std::string& value);

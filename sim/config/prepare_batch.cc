@@ -39,8 +39,9 @@ struct GlobalBatch {
 
 absl::StatusOr<GlobalBatch> ParseBatch(const RunConfig& config) {
   const std::string& text = *config.strategy.global_batch;
-  const absl::Status bad =
-      BadValue(config.Field("strategy.global_batch"), text, kAllowedBatch);
+  const absl::Status bad = WithDigits(
+      text,
+      BadValue(config.Field("strategy.global_batch"), text, kAllowedBatch));
   absl::string_view rest = absl::StripAsciiWhitespace(text);
   GlobalBatch batch;
   if (!absl::ConsumeSuffix(&rest, "tokens")) {

@@ -34,6 +34,23 @@ absl::StatusOr<OffloadWish> WishOf(const RunConfig& config) {
   return OffloadWish{match.info->offload, true};
 }
 
+// Who says which activations may go wants some to go.
+absl::Status CheckNotAsked(const RunConfig& config) {
+  const auto missing = [&](absl::string_view field) {
+    return MissingValue(
+        config.Field("strategy.offload"),
+        absl::StrCat("selective or full, since ", config.Field(field),
+                     " says what may go; without it nothing does"));
+  };
+  const StrategyChoice& strategy = config.strategy;
+  if (strategy.offload) return absl::OkStatus();
+  if (!strategy.offload_chunks.empty()) {
+    return missing("strategy.offload_chunks");
+  }
+  if (strategy.offload_fraction) return missing("strategy.offload_fraction");
+  return absl::OkStatus();
+}
+
 absl::Status CheckOffloads(const RunConfig& config, OffloadMode mode,
                            const Schedule& schedule) {
   const std::string given = ChoiceName(OffloadChoices(), mode);
@@ -262,6 +279,7 @@ absl::Status PrepareOffload(const RunConfig& config, const RunSizes& sizes,
   const bool plans = wish.mode != OffloadMode::kNone;
   const bool written = run->schedule.lowered->Has(PassKind::kOffload) ||
                        run->schedule.lowered->Has(PassKind::kLoad);
+  if (!plans) PW_RETURN_IF_ERROR(CheckNotAsked(config));
   if (!plans && !written) return absl::OkStatus();
   if (plans) {
     PW_RETURN_IF_ERROR(

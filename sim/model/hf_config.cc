@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "sim/base/error_parts.h"
+#include "sim/base/json_fault.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 
@@ -291,6 +292,7 @@ std::vector<std::string> HuggingFaceTypes() {
 absl::StatusOr<ModelSpec> ModelFromHuggingFace(absl::string_view text,
                                                absl::string_view source_name) {
   const Json json = Json::parse(text.begin(), text.end(), nullptr, false);
+  if (json.is_discarded()) return JsonFault(text, source_name);
   if (!json.is_object()) {
     return InFile(source_name, 0,
                   WithValue(absl::InvalidArgumentError(

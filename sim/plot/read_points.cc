@@ -14,6 +14,7 @@
 #include "sim/base/error_parts.h"
 #include "sim/base/input.h"
 #include "sim/base/json.h"
+#include "sim/base/json_fault.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 #include "sim/plot/report_path.h"
@@ -86,12 +87,17 @@ absl::Status ReadJson(const std::string& file, std::vector<NamedReport>* out) {
                       ReadFile(file, InputKind::kProfile));
   absl::StatusOr<Json> whole = ParseJson(text);
   if (whole.ok()) return AddReports(file, 0, *std::move(whole), out);
+  const size_t before = out->size();
   int64_t number = 0;
   for (const absl::string_view line : absl::StrSplit(text, '\n')) {
     ++number;
     if (absl::StripAsciiWhitespace(line).empty()) continue;
     absl::StatusOr<Json> each = ParseJson(line);
-    if (!each.ok()) return NoReport(file, number);
+    if (!each.ok()) {
+      // Not one a line: then it is one that is broken.
+      return out->size() == before ? JsonFault(text, file)
+                                   : NoReport(file, number);
+    }
     PW_RETURN_IF_ERROR(AddReports(file, number, *std::move(each), out));
   }
   return out->empty() ? NoReport(file, 0) : absl::OkStatus();

@@ -10,6 +10,7 @@
 #include "sim/base/quantity.h"
 #include "sim/memory/weight_versions.h"
 #include "sim/program/program.h"
+#include "sim/report/peak_memory.h"
 #include "sim/report/report_tree.h"
 #include "sim/topology/mapping.h"
 
@@ -267,8 +268,8 @@ Json ReportTree(const Report& report) {
   if (report.dp_classes) out["dp_classes"] = ClassesToJson(*report.dp_classes);
   if (report.memory) {
     Json peaks = Json::array();
-    for (const RankMemory& rank : report.memory->memory->ranks) {
-      peaks.push_back(rank.peak());
+    for (const double peak : PeakMemoryOf(report)) {
+      peaks.push_back(static_cast<int64_t>(peak));
     }
     out["peak_memory_bytes"] = std::move(peaks);
     Json on_host = Json::array();
@@ -278,9 +279,7 @@ Json ReportTree(const Report& report) {
     out["peak_host_bytes"] = std::move(on_host);
     // Classes of slow devices hold the same as all others.
     if (report.dp_classes &&
-        !report.dp_classes->classes[0].peak_memory_bytes.empty()) {
-      out["peak_memory_bytes"] =
-          MostOfClasses(*report.dp_classes, &DpClassReport::peak_memory_bytes);
+        !report.dp_classes->classes[0].peak_host_bytes.empty()) {
       out["peak_host_bytes"] =
           MostOfClasses(*report.dp_classes, &DpClassReport::peak_host_bytes);
     }

@@ -50,12 +50,12 @@ struct PlanCounts {
 // A point that was simulated.
 struct PlanResult {
   PlanPoint point;
-  int64_t order = 0;  // in the enumeration
-  double bound_s = 0;   // of iteration_s
+  int64_t order = 0;       // in the enumeration
+  double bound_s = 0;      // of iteration_s
   double iteration_s = 0;  // engine fast
   double tokens_per_s = 0;
-  double peak_bytes = 0;            // of the neediest rank; 0 without a model
-  std::optional<double> cost;       // of 1e9 tokens, where a price is given
+  double peak_bytes = 0;              // MostPeakMemoryOf its report
+  std::optional<double> cost;         // of 1e9 tokens, where a price is given
   std::optional<double> confirmed_s;  // simgrid with jitter
   double score = 0;  // what is minimised: seconds, or seconds * devices
 };

@@ -234,10 +234,15 @@ std::string PlanToText(const PlanOutcome& outcome) {
       absl::StrAppendFormat(&out, "  %5.1f %% of the step: %s\n",
                             100 * limit.share, limit.name);
     }
-    if (std::isfinite(outcome.limit_bytes)) {
-      absl::StrAppend(&out,
-                      "  memory: ", FormatBytes(outcome.ranked[0].peak_bytes),
-                      " of ", FormatBytes(outcome.limit_bytes), "\n");
+    if (std::isfinite(outcome.limit_bytes) && outcome.report->memory) {
+      // With the context, which the peaks of the rows are without.
+      const ScheduleMemory& memory = *outcome.report->memory->memory;
+      const RankMemory& worst = memory.ranks[memory.WorstRank()];
+      absl::StrAppend(
+          &out, "  memory: ", FormatBytes(static_cast<double>(worst.needed())),
+          " of ", FormatBytes(outcome.limit_bytes), ", ",
+          FormatBytes(static_cast<double>(worst.needed() - worst.peak())),
+          " of it beyond the allocator's peak\n");
     }
     if (outcome.kept_out && outcome.kept_out_s < outcome.ranked[0].score) {
       absl::StrAppendFormat(

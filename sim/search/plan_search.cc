@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "sim/report/peak_memory.h"
 #include "sim/run/simulated_run.h"
 
 namespace pipewright {
@@ -200,7 +201,7 @@ void PlanSearch::Try(const OpenPoint& open, Tried* tried) {
   result.iteration_s = run->report.iteration_s;
   result.tokens_per_s =
       result.iteration_s > 0 ? tokens / result.iteration_s : 0;
-  result.peak_bytes = tried->bytes;
+  result.peak_bytes = MostPeakMemoryOf(run->report);
   if (price && run->report.throughput) {
     result.cost = run->report.throughput->cost_per_1e9_tokens();
   }

@@ -1,12 +1,12 @@
 #include "sim/sweep/result.h"
 
-#include <algorithm>
 #include <cstring>
 #include <exception>
 
 #include "absl/strings/str_cat.h"
 #include "sim/base/json.h"
 #include "sim/base/status.h"
+#include "sim/report/peak_memory.h"
 #include "sim/report/report_tree.h"
 #include "sim/run/simulated_run.h"
 #include "sim/sweep/leaves.h"
@@ -35,13 +35,7 @@ void TakeReport(const SimulatedRun& run, PointResult* result) {
     result->tokens_per_s = report.throughput->tokens_per_s;
     result->mfu = report.throughput->mfu();
   }
-  if (report.memory) {
-    double most = 0;
-    for (const RankMemory& rank : report.memory->memory->ranks) {
-      most = std::max(most, static_cast<double>(rank.peak()));
-    }
-    result->peak_memory_bytes = most;
-  }
+  if (report.memory) result->peak_memory_bytes = MostPeakMemoryOf(report);
   TreeParts parts = SplitTree(ReportTree(report));
   result->shape = std::move(parts.shape);
   result->leaves = std::move(parts.leaves);

@@ -54,6 +54,23 @@ TEST_CASE("gzip: plain and compressed files read alike", "[base]") {
   }
 }
 
+TEST_CASE("gzip: a byte order mark is left out, at the start alone", "[base]") {
+  const std::string mark = "\xef\xbb\xbf";
+  const TemporaryFolder folder;
+  for (const std::string& text :
+       {std::string(), std::string("{}"), mark + "{}", "{}" + mark,
+        Some(300000), std::string("\xef\xbb")}) {
+    const std::string plain = folder.Write("plain", mark + text);
+    CHECK(ReadAll(plain).text == text);
+    CHECK(ReadFile(plain).value() == text);
+    const std::string packed = folder.Write("packed", Gzip(mark + text));
+    CHECK(ReadAll(packed).text == text);
+  }
+  const std::string half = folder.Write("half", mark.substr(0, 2));
+  CHECK(ReadAll(half).text == mark.substr(0, 2));
+  CHECK(ReadFile(half).value() == mark.substr(0, 2));
+}
+
 TEST_CASE("gzip: what is broken, cut or empty is named", "[base]") {
   const TemporaryFolder folder;
   const std::string text = Some(300000);

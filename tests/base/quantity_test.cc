@@ -68,6 +68,10 @@ TEST_CASE("quantity: blanks and number forms", "[base]") {
   CheckParses("1.5e3ms", Unit::kTime, 1.5);
   CheckParses("0s", Unit::kTime, 0);
   CheckParses(" 3 ", Unit::kNone, 3);
+  // Micro as a sign and as a Greek letter.
+  CheckParses("1\u00b5s", Unit::kTime, 1e-6);
+  CheckParses("2.5 \u03bcs", Unit::kTime, 2.5e-6);
+  CheckFails("1\u00b5", Unit::kTime, {"unknown unit"});
 }
 
 TEST_CASE("quantity: a unit is required, or forbidden", "[base]") {

@@ -172,6 +172,152 @@ TEST_CASE("calibrate: nccl-tests give transfers", "[calibrate]") {
       "nccl-tests -J"));
 }
 
+// All-reduces of two devices, with `rows` in `results`.
+absl::StatusOr<Profile> OfRows(const std::string& rows,
+                               const std::string& config = "") {
+  return ImportNcclTests(
+      absl::StrCat(R"({"args": ["all_reduce_perf"], "config": {"ngpus": 2)",
+                   config, R"(}, "results": [)", rows, "]}"),
+      "n.json");
+}
+
+std::string WarningsOf(const absl::StatusOr<Profile>& profile) {
+  return profile.ok() ? absl::StrJoin(profile->sources.at(0).warnings, "\n")
+                      : ErrorOf(profile);
+}
+
+TEST_CASE("calibrate: what nccl-tests cannot have measured is refused",
+          "[calibrate]") {
+  constexpr char kGood[] =
+      R"({"size": 8, "out_of_place": {"time": 2}, "in_place": {"time": 1}})";
+  const struct {
+    const char* row;
+    const char* says;
+  } rows[] = {
+      {R"({"size": -1, "out_of_place": {"time": 2}})",
+       "n.json: results[1].size is -1; allowed: bytes from 0"},
+      {R"({"size": "x", "out_of_place": {"time": 2}})",
+       "results[1].size is \"x\""},
+      {R"({"size": 8.5, "out_of_place": {"time": 2}})",
+       "results[1].size is 8.5"},
+      {R"({"out_of_place": {"time": 2}})", "results[1].size is missing"},
+      {R"({"size": 8, "out_of_place": {"time": -5}, "in_place": {"time": 1}})",
+       "results[1].out_of_place.time is -5; allowed: microseconds above 0"},
+      {R"({"size": 8, "out_of_place": {"time": 0}, "in_place": {"time": 1}})",
+       "results[1].out_of_place.time is 0"},
+      {R"({"size": 8, "out_of_place": {"time": 1}, "in_place": {"time": -1}})",
+       "results[1].in_place.time is -1"},
+      {R"({"size": 8, "out_of_place": {"time": "nan"}})",
+       "results[1].out_of_place.time is \"nan\""},
+      {R"({"size": 8, "out_of_place": {"time": "inf"}})", "is \"inf\""},
+      {R"({"size": 8, "out_of_place_per_iter": {"times_us": [1, -2]}})",
+       "results[1].out_of_place_per_iter.times_us[1] is -2"},
+      {R"({"size": 8, "out_of_place_per_iter": {"times_us": [1, "x"]}})",
+       "times_us[1] is \"x\""},
+  };
+  for (const auto& [row, says] : rows) {
+    INFO(row);
+    const std::string error = ErrorOf(OfRows(absl::StrCat(kGood, ", ", row)));
+    INFO(error);
+    CHECK(absl::StrContains(error, says));
+  }
+  CHECK(OfRows(kGood).value().transfers[0].time.median_s == Approx(2e-6));
+  CHECK(WarningsOf(OfRows(kGood)).empty());
+  for (const char* config :
+       {R"(, "iterations": -3)", R"(, "nthreads": 0)", R"(, "iterations": 1.5)",
+        R"(, "nthreads": "x")"}) {
+    INFO(config);
+    CHECK(absl::StrContains(ErrorOf(OfRows(kGood, config)),
+                            "allowed: an integer from 1"));
+  }
+}
+
+TEST_CASE("calibrate: rows of nccl-tests that are not taken are named",
+          "[calibrate]") {
+  constexpr char kGood[] = R"({"size": 8, "out_of_place": {"time": 2}})";
+  const auto rows =
+      OfRows(absl::StrCat(kGood, R"(, {"size": 0, "out_of_place": {"time": 2}},
+                {"size": 16, "out_of_place": {"time": "N/A"},
+                 "in_place": {"time": 3}},
+                {"size": 24, "out_of_place": null, "in_place": {"time": 3}},
+                {"size": 32})"));
+  REQUIRE(rows.ok());
+  CHECK(rows->transfers.size() == 3);
+  const std::string warnings = WarningsOf(rows);
+  INFO(warnings);
+  CHECK(absl::StrContains(warnings,
+                          "results[1]: left out, since nothing is sent"));
+  CHECK(absl::StrContains(
+      warnings,
+      "results[2], results[3]: has no time out of place; the one in "
+      "place is taken"));
+  CHECK(absl::StrContains(warnings,
+                          "results[4]: left out, since it has no time"));
+  CHECK(absl::StrContains(ErrorOf(OfRows(R"({"size": 0})")),
+                          "has no times (results[0]: left out"));
+}
+
+// A file of nvbandwidth with a good test and `more`.
+absl::StatusOr<Profile> OfTests(const std::string& more) {
+  return ImportNvbandwidth(absl::StrCat(R"({"nvbandwidth": {"testcases": [
+          {"name": "host_to_device_memcpy_ce", "status": "Passed",
+           "bandwidth_matrix": [["50"]]})",
+                                        more.empty() ? "" : ", ", more, "]}}"),
+                           "v.json");
+}
+
+TEST_CASE("calibrate: what nvbandwidth cannot have measured is refused",
+          "[calibrate]") {
+  for (const char* cell : {"\"-50\"", "-50", "0", "\"inf\"", "\"nan\"",
+                           "\"Error\"", "\"\"", "{}", "1e300"}) {
+    INFO(cell);
+    const std::string error = ErrorOf(OfTests(absl::StrCat(
+        R"({"name": "device_to_host_memcpy_ce", "status": "Passed",
+            "bandwidth_matrix": [["40", )",
+        cell, "]]}")));
+    INFO(error);
+    CHECK(absl::StrContains(
+        error,
+        absl::StrCat("v.json: testcases[1].bandwidth_matrix[0][1] is ")));
+    CHECK(absl::StrContains(error, "allowed: GB/s above 0, or N/A"));
+  }
+  CHECK(absl::StrContains(
+      ErrorOf(OfTests(R"({"name": "device_to_host_memcpy_ce"})")),
+      "testcases[1].bandwidth_matrix is missing"));
+  CHECK(absl::StrContains(ErrorOf(OfTests(R"({"status": "Passed"})")),
+                          "testcases[1].name is missing"));
+}
+
+TEST_CASE("calibrate: tests of nvbandwidth that are not taken are named",
+          "[calibrate]") {
+  for (const char* status : {"Failed", "Waived", "Error", "Not Found"}) {
+    const auto profile = OfTests(
+        absl::StrCat(R"({"name": "device_to_host_memcpy_ce", "status": ")",
+                     status, R"(", "bandwidth_matrix": [["40"]]})"));
+    REQUIRE(profile.ok());
+    CHECK(profile->copies.size() == 1);
+    CHECK(WarningsOf(profile) ==
+          absl::StrCat("device_to_host_memcpy_ce is left out, since its status "
+                       "is \"",
+                       status, "\""));
+  }
+  CHECK(absl::StrContains(
+      WarningsOf(OfTests(R"({"name": "device_to_host_memcpy_ce",
+                             "status": "Passed",
+                             "bandwidth_matrix": [["N/A"]]})")),
+      "device_to_host_memcpy_ce is left out, since it has no bandwidths"));
+  CHECK(absl::StrContains(
+      WarningsOf(OfTests(R"({"name": "device_to_device_memcpy_read_ce"})")),
+      "by a copy engine: device_to_device_memcpy_read_ce"));
+  CHECK(WarningsOf(OfTests("")).empty());
+  // Nothing is left: the reason stands in the error.
+  const std::string none = ErrorOf(ImportNvbandwidth(
+      R"({"nvbandwidth": {"testcases": [{"name": "host_to_device_memcpy_ce",
+          "status": "Failed", "bandwidth_matrix": [["50"]]}]}})",
+      "v.json"));
+  CHECK(absl::StrContains(none, "its status is \"Failed\""));
+}
+
 TEST_CASE("calibrate: nvbandwidth gives copies", "[calibrate]") {
   const absl::StatusOr<Profile> profile =
       ImportNvbandwidth(DataOf("nvbandwidth.json"), "v.json", 1000000000);
@@ -185,6 +331,8 @@ TEST_CASE("calibrate: nvbandwidth gives copies", "[calibrate]") {
   CHECK(profile->copies[1].beside_opposite);
   CHECK(profile->copies[1].time.median_s == Approx(1.0 / 40));
   CHECK(profile->sources[0].driver == "580.65.06");
+  CHECK(absl::StrContains(ErrorOf(ImportNvbandwidth("{\n\"a\": [1,\n}", "v")),
+                          "v:3: not JSON: "));
   CHECK(absl::StrContains(ErrorOf(ImportNvbandwidth("{}", "v.json")),
                           "nvbandwidth -j"));
 }

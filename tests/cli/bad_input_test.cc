@@ -208,6 +208,22 @@ TEST_CASE("cli: impossible parameters are exit 2 and named", "[cli]") {
       {Small({"--jitter", "profile"}), 2, {"profile needs costs.profile"}},
       {Small({"--system", "dgx-h100"}), 2, {"costs.hop_bytes: missing"}},
       {Small({"--system", "dgx-h10"}), 2, {"did you mean 'dgx-h100'?"}},
+      {Small({"--system", "H100"}), 2, {"did you mean 'dgx-h100'?"}},
+      {Small({"--memory", "40"}),
+       2,
+       {"--memory: system.memory: '40' has no unit"}},
+      {Small({"--sequence", "8k"}),
+       2,
+       {"--sequence: strategy.sequence: 8k is not allowed; allowed: an "
+        "integer from 1 to",
+        "; did you mean 8192 or 8000?"}},
+      {Small({"--set", "model.vocabulary=128Ki"}), 2, {"did you mean 131072?"}},
+      {Small({"--global-batch", "1k"}), 2, {"did you mean 1024 or 1000?"}},
+      {Small({"--gbs", "8"}),
+       2,
+       {"unknown option '--gbs'; did you mean '--global-batch'?"}},
+      {Small({"--set", "strategy.seq_len=8"}), 2, {"did you mean 'sequence'?"}},
+      {Small({"--p2p", "1\u00b5"}), 2, {"unknown unit"}},
       {Small({"--nodes", "2"}), 2, {"no system"}},
       {Small({"--model", "gpt-tiny", "--vpp", "3"}),
        2,
@@ -286,7 +302,69 @@ TEST_CASE("cli: models and degrees that cannot be are exit 2 and named",
       {Small({"--analytic", "h10", "--model", "llama3-8b"}), 2, {"h100"}},
       {Small({"--price", "-1"}), 2, {"price_per_device_hour: -1"}},
       {Small({"--recompute", "ful"}), 2, {"did you mean 'full'?"}},
+      {Small({"--model", folder.Write("broken.json", "{\n\"a\": 1,\n}")}),
+       2,
+       {"broken.json:3: not JSON: "}},
   });
+  const BinaryResult precision =
+      RunBinary(Small({"--model", "llama3-8b", "--precision", "fp32"}));
+  CHECK(precision.exit_code == 2);
+  CHECK(absl::StrContains(precision.err, "unknown value 'fp32' (known: bf16"));
+}
+
+// In every kind of file, as text and as what is packed.
+TEST_CASE("cli: a byte order mark stands in no reader's way", "[cli]") {
+  constexpr char kMark[] = "\xef\xbb\xbf";
+  const TemporaryFolder folder;
+  const Arguments times = {"--forward", "1ms",   "--backward",
+                           "2ms",       "--p2p", "0ms"};
+  const std::string schedule =
+      RunBinary({"schedule", "1f1b", "--pp", "2", "--microbatches", "4"}).out;
+  const std::string json =
+      RunBinary({"schedule", "1f1b", "--pp", "2", "--microbatches", "4",
+                 "--format", "json"})
+          .out;
+  const auto file = [&](const char* name, const std::string& text) {
+    return folder.Write(name, kMark + text);
+  };
+  const auto simulate = [&](const Arguments& arguments) {
+    Arguments words = {"simulate"};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    words.insert(words.end(), times.begin(), times.end());
+    return words;
+  };
+  const std::string trace = folder.Path("trace.json");
+  REQUIRE(RunBinary(simulate({"--schedule", "1f1b", "--pp", "2",
+                              "--microbatches", "4", "--trace", trace}))
+              .exit_code == 0);
+  const std::string marked = file("marked.json", ReadFile(trace).value());
+  const std::string model =
+      R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 4,
+          "num_attention_heads": 4, "intermediate_size": 128, "vocab_size": 64,
+          "max_position_embeddings": 64})";
+  const std::string schedule_of_config =
+      "schedule:\n  name: 1f1b\nstrategy:\n  pp: 2\n  microbatches: 4\n";
+  for (const Arguments& arguments : std::vector<Arguments>{
+           simulate({file("a.yaml", schedule_of_config)}),
+           simulate({file("a.json", R"({"schedule": {"name": "1f1b"},
+               "strategy": {"pp": 2, "microbatches": 4}})")}),
+           simulate({file("a.txtpb",
+                          "schedule { name: \"1f1b\" }\n"
+                          "strategy { pp: 2 microbatches: 4 }")}),
+           simulate({file("a.run",
+                          "schedule { name: \"1f1b\" }\n"
+                          "strategy { pp: 2 microbatches: 4 }")}),
+           simulate({"--schedule", file("a.pws", schedule)}),
+           simulate({"--schedule", file("b.json", json)}),
+           {"check", file("a.pws", schedule)},
+           {"check", file("b.json", json)},
+           {"compare", marked, marked},
+           simulate({"--schedule", "1f1b", "--pp", "2", "--microbatches", "4",
+                     "--model", file("config.json", model)})}) {
+    const BinaryResult run = RunBinary(arguments);
+    INFO(absl::StrJoin(arguments, " ") << "\n" << run.err);
+    CHECK(run.exit_code == 0);
+  }
 }
 
 TEST_CASE("cli: a schedule that cannot run is exit 4", "[cli]") {

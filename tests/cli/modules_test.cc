@@ -11,6 +11,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "sim/base/file.h"
 #include "tests/support/paths.h"
 #include "tests/support/run_binary.h"
 
@@ -173,6 +175,59 @@ TEST_CASE("modules: an installed program finds its own", "[cli]") {
        "2", "--microbatches", "2", "--no-reference"});
   INFO(trained.err);
   CHECK(trained.exit_code == 0);
+}
+
+// A build of the program alone leaves modules out; here one looks as if it did.
+TEST_CASE("modules: what was not built is not installed", "[cli]") {
+  if (::access(BuildFolder().c_str(), W_OK) != 0) {
+    WARN("skipped: the build folder cannot be written");
+    return;
+  }
+  const std::string script =
+      ReadFile(absl::StrCat(BuildFolder(), "/cmake_install.cmake")).value();
+  const TemporaryFolder folder;
+  const std::string prefix = folder.Path("usr");
+  std::vector<std::string> modules;
+  for (const auto& entry : std::filesystem::directory_iterator(BuildFolder())) {
+    const std::string name = entry.path().filename().string();
+    if (absl::StartsWith(name, "libpipewright_") &&
+        absl::EndsWith(name, ".so") && absl::StrContains(script, name)) {
+      modules.push_back(name);
+    }
+  }
+  REQUIRE_FALSE(modules.empty());
+  for (size_t index = 1; index < modules.size(); ++index) {
+    std::filesystem::copy(absl::StrCat(BuildFolder(), "/", modules[index]),
+                          folder.Path(modules[index]));
+  }
+  const std::string moved =
+      folder.Write("cmake_install.cmake",
+                   absl::StrReplaceAll(
+                       script, {{absl::StrCat(BuildFolder(), "/libpipewright_"),
+                                 folder.Path("libpipewright_")}}));
+  const BinaryResult install = RunProgram(
+      {"cmake", absl::StrCat("-DCMAKE_INSTALL_PREFIX=", prefix), "-P", moved});
+  INFO(install.out << install.err);
+  CHECK(install.exit_code == 0);
+  for (const std::string& module : modules) {
+    INFO(module);
+    CHECK(Exists(absl::StrCat(prefix, "/lib/pipewright/", module)) ==
+          (module != modules[0]));
+  }
+}
+
+// `cmake --build --target pipewright` gives what runs under mpirun.
+TEST_CASE("modules: the program is built with its module of MPI", "[cli]") {
+  const BinaryResult query = RunProgram(
+      {"ninja", "-C", BuildFolder(), "-t", "query", "libpipewright_mpi.so"});
+  if (query.exit_code != 0) {
+    WARN("skipped: this build has no MPI, or is not one of ninja");
+    return;
+  }
+  const BinaryResult program =
+      RunProgram({"ninja", "-C", BuildFolder(), "-t", "query", "pipewright"});
+  INFO(program.out << program.err);
+  CHECK(absl::StrContains(program.out, "libpipewright_mpi.so"));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "sim/config/run_config.h"
+#include "sim/report/peak_memory.h"
 #include "sim/run/simulated_run.h"
 #include "sim/search/foreign_args.h"
 #include "sim/search/plan.h"
@@ -140,6 +141,23 @@ TEST_CASE("cli: of what is as fast plan takes what needs least memory",
   }
   CHECK(as_fast > 0);
   const auto report = testing::Json::try_parse(PlanToJson(plan));
+  // The same numbers as when it is simulated again.
+  const double peak = report["best"]["peak_memory_bytes"].get<double>();
+  CHECK(peak == plan.ranked[0].peak_bytes);
+  RunContext context;
+  const SimulatedRun again =
+      Simulate(plan.space->ConfigOf(plan.ranked[0].point), &context, {})
+          .value();
+  const auto simulated =
+      testing::Json::try_parse(ReportToJson(again.report))["peak_memory_bytes"];
+  double most = 0;
+  for (size_t rank = 0; rank < simulated.size(); ++rank) {
+    most = std::max(most, simulated[rank].get<double>());
+  }
+  CHECK(peak == most);
+  CHECK(peak == MostPeakMemoryOf(again.report));
+  CHECK(absl::StrContains(PlanToText(plan),
+                          ", 1 GiB of it beyond the allocator's peak"));
   CHECK(report["margin"].get<double>() > 1e-9);
   CHECK(absl::StrContains(PlanToText(plan), "as fast as the best: "));
 }

@@ -1,4 +1,5 @@
 // strategy.dp_classes: from a configuration to a report.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
 #include <vector>
@@ -6,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "sim/program/program.h"
+#include "sim/report/peak_memory.h"
 #include "sim/run/simulated_run.h"
 #include "tests/support/prepare.h"
 
@@ -119,6 +121,10 @@ TEST_CASE("dp_classes: memory is that of the class that needs most",
   CHECK(run.report.peak_activations == std::vector<double>{6, 6});
   CHECK(MostOfClasses(classes, &DpClassReport::peak_memory_bytes) ==
         classes.classes[1].peak_memory_bytes);
+  CHECK(PeakMemoryOf(run.report) == classes.classes[1].peak_memory_bytes);
+  CHECK(MostPeakMemoryOf(run.report) ==
+        std::max(classes.classes[1].peak_memory_bytes[0],
+                 classes.classes[1].peak_memory_bytes[1]));
   // Tokens of all replicas: 2 + 6 + 6 microbatches.
   const SimulatedRun six = Simulated(
       "schedule: {name: gpipe}\nmodel: {preset: gpt-tiny}\n"

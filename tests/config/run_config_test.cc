@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "sim/config/flags.h"
 
 namespace pipewright::run_config_test {
 namespace {
@@ -293,10 +294,70 @@ TEST_CASE("config: paths in a file are relative to it", "[config]") {
   CHECK(InputFields(names).empty());
 }
 
-TEST_CASE("config: bytes and zero need no unit", "[config]") {
-  const RunConfig config = Read("costs: {hop_bytes: 1024, p2p: 0}", "run.yaml");
+TEST_CASE("config: zero needs no unit, nor do fields that say bytes",
+          "[config]") {
+  const RunConfig config = Read(
+      "costs: {hop_bytes: 1024, gradient_bytes: 8, p2p: 0}\n"
+      "system: {memory: 0, nvlink: {bandwidth: 0}}\n"
+      "strategy: {memory_context: 0}\n",
+      "run.yaml");
   CHECK(config.costs.hop_bytes == 1024);
+  CHECK(config.costs.gradient_bytes == 8);
   CHECK(config.costs.p2p_s == 0);
+  CHECK(config.system.memory_bytes == 0);
+  CHECK(config.strategy.memory_context_bytes == 0);
+}
+
+TEST_CASE("config: an amount without its unit is refused", "[config]") {
+  for (const char* text :
+       {R"({"system": {"memory": 40}})", R"({"system": {"memory": "40"}})",
+        R"({"system": {"host_memory": 512}})",
+        R"({"strategy": {"memory_context": 1}})",
+        R"({"system": {"nvlink": {"bandwidth": 400}}})",
+        R"({"system": {"nic": {"latency": 2}}})",
+        R"({"system": {"host": {"memory_bandwidth": 50}}})",
+        R"({"costs": {"p2p": 1}})",
+        R"({"costs": {"per_stage": {"forward": ["1ms", 2]}}})",
+        R"({"reliability": {"horizon": 9}})"}) {
+    for (const char* file : {"run.yaml", "run.json"}) {
+      const absl::Status status = ReadConfig(text, file).status();
+      INFO(file << " " << text << " " << status);
+      CHECK(absl::StrContains(status.message(), "has no unit; allowed: "));
+    }
+  }
+  const Layers flag = {{{"system.memory", "40", "--memory"}}};
+  CHECK(absl::StrContains(
+      ReadConfig("", "", flag).status().message(),
+      "--memory: system.memory: '40' has no unit; allowed: a number with one "
+      "of B, KB, MB, GB, TB, PB, KiB"));
+}
+
+TEST_CASE("config: a switch leaves what was said", "[config]") {
+  const ConfigFlag* analytic = nullptr;
+  for (const ConfigFlag& flag : ConfigFlags()) {
+    if (flag.flag == "--analytic") analytic = &flag;
+  }
+  REQUIRE(analytic != nullptr);
+  const ConfigEdit alone = EditOfFlag(*analytic, "").value();
+  const ConfigEdit named = EditOfFlag(*analytic, "b200").value();
+  const ConfigEdit automatic = EditOfFlag(*analytic, "auto").value();
+  const ConfigEdit set = EditOfSet("costs.analytic.device=h200").value();
+  const ConfigEdit clear = EditOfSet("costs.analytic.device=").value();
+  const auto device = [](absl::string_view file, const Layers& layers) {
+    return ReadConfig(file, "run.yaml", layers)->costs.analytic_device;
+  };
+  CHECK(device("", {{}, {alone}}) == "auto");
+  CHECK(device("", {{set}, {alone}}) == "h200");
+  CHECK(device("", {{set}, {named}}) == "b200");
+  CHECK(device("", {{set}, {automatic}}) == "auto");
+  CHECK(device("", {{set, clear}, {alone}}) == "auto");
+  CHECK(device("", {{}, {named, alone}}) == "b200");
+  CHECK(device("", {{}, {alone, named}}) == "b200");
+  CHECK(device("costs: {analytic: {device: h200}}", {{}, {alone}}) == "h200");
+  // It chooses the estimate all the same.
+  const auto chosen =
+      ReadConfig("costs: {uniform: {forward: 1ms}}", "run.yaml", {{}, {alone}});
+  CHECK_FALSE(chosen->costs.forward_s.has_value());
 }
 
 }  // namespace

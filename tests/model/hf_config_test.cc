@@ -123,7 +123,8 @@ TEST_CASE("model: a wrong config.json is told by file and key", "[model]") {
   const auto with = [](const char* from, const char* to) {
     return absl::StrReplaceAll(kLlama3, {{from, to}});
   };
-  CHECK(says("", "a/config.json: not a JSON object"));
+  CHECK(says("", "a/config.json:1: not JSON: "));
+  CHECK(says("{\n\"hidden_size\": 4,\n]", "a/config.json:3: not JSON: "));
   CHECK(says("[1]", "not a JSON object"));
   CHECK(says("{}", "a/config.json: model_type: missing"));
   CHECK(says(R"({"model_type": "lama"})", "did you mean 'llama'?"));

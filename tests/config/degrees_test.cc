@@ -165,30 +165,46 @@ TEST_CASE("degrees: a spread table is summed in its parts", "[config]") {
   CHECK(tied("spread") == Approx(tied("ends")));
 }
 
-// A profile whose all-reduce was measured over two.
-std::string MeasuredOverTwo(const TemporaryFolder& folder) {
+// A profile whose collectives were measured over two, and passes with `tp`.
+std::string MeasuredOverTwo(const TemporaryFolder& folder, int tp) {
   Profile profile = testing::TinyProfile();
+  for (PassEntry& entry : profile.passes) entry.tp = tp;
   profile.transfers.clear();
-  for (const int64_t bytes : {int64_t{1000}, int64_t{1000000000000}}) {
-    profile.transfers.push_back(
-        {.operation = "all_reduce",
-         .transport = "threads",
-         .ranks = 2,
-         .bytes = bytes,
-         .time = testing::Around(3e-3 * static_cast<double>(bytes)),
-         .nodes = 1});
+  for (const char* operation : {"all_reduce", "all_gather", "reduce_scatter"}) {
+    for (const int64_t bytes : {int64_t{1000}, int64_t{1000000000000}}) {
+      profile.transfers.push_back(
+          {.operation = operation,
+           .transport = "threads",
+           .ranks = 2,
+           .bytes = bytes,
+           .time = testing::Around(3e-3 * static_cast<double>(bytes)),
+           .nodes = 1});
+    }
   }
   return folder.Write("profile.txtpb", WriteProfile(profile));
 }
 
+PreparedRun ProfiledRun(const std::string& schedule,
+                        const std::string& strategy, int tp) {
+  const TemporaryFolder folder;
+  return Prepared(RunText(
+      schedule, "preset: gpt-tiny", strategy,
+      absl::StrCat("costs: {profile: '", MeasuredOverTwo(folder, tp), "'}\n")));
+}
+
 TEST_CASE("degrees: both copies of a mirrored stage were measured together",
           "[config]") {
-  const TemporaryFolder folder;
-  const std::string profile = MeasuredOverTwo(folder);
-  const PreparedRun run =
-      Prepared(RunText("chimera", "preset: gpt-tiny", "pp: 4",
-                       absl::StrCat("costs: {profile: '", profile, "'}\n")));
-  CHECK(run.costs.measured_collectives == "all_reduce over 2");
+  CHECK(ProfiledRun("chimera", "pp: 4", 1).costs.measured_collectives ==
+        "all_reduce over 2");
+}
+
+TEST_CASE("degrees: a ring a tensor part is not the one that was measured",
+          "[config]") {
+  CHECK(ProfiledRun("1f1b", "pp: 1, dp: 2", 1).costs.measured_collectives ==
+        "all_reduce over 2");
+  const PreparedRun rings = ProfiledRun("1f1b", "pp: 1, dp: 2, tp: 2", 2);
+  CHECK(rings.costs.measured_collectives.empty());
+  CHECK(Warns(rings, "with tp or cp several rings run at once"));
 }
 
 }  // namespace

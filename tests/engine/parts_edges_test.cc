@@ -76,11 +76,38 @@ TEST_CASE("parts: edges: replicas that pull from each other do not",
         0);
 }
 
+// Two of them share each switch, and nobody anything behind it.
 TEST_CASE("parts: edges: replicas whose copies take turns do not", "[engine]") {
-  CHECK(RunBoth(RunText("pp: 2, dp: 8, data_parallel: ddp, offload: full, "
-                        "offload_sharing: in-turn",
-                        "1f1b", ", pcie_per_switch: 4"))
-            .in_parts.apart == 0);
+  const auto run = [](const std::string& sharing) {
+    return RunBoth(absl::StrCat(
+        "schedule: {name: 1f1b}\nmodel: {preset: gpt-tiny}\n"
+        "strategy: {pp: 2, dp: 4, microbatches: 64, data_parallel: ddp, "
+        "offload: full, offload_sharing: ",
+        sharing,
+        "}\nsystem: {shape: nic-switch, devices_per_node: 4, "
+        "pcie_per_switch: 2, host_memory: 1TiB, memory: 80GiB, "
+        "nvlink: {bandwidth: 300GBps, latency: 1us}, "
+        "nic: {bandwidth: 25GBps, latency: 1us}, "
+        "pcie: {bandwidth: 1GBps, latency: 1us}}\n"
+        "costs: {uniform: {forward: 10ms, backward_input: 10ms, "
+        "backward_weight: 10ms}, jitter: 30%}\niterations: 1\n"));
+  };
+  CHECK(run("in-turn").in_parts.apart == 0);
+}
+
+// Chunk by chunk: the reduction of the last chunk is under way while all
+// microbatches go back through the others.
+TEST_CASE("parts: edges: a reduction under way keeps replicas together",
+          "[engine]") {
+  const Runs runs = RunBoth(
+      "schedule: {name: looped-bfs}\nmodel: {preset: gpt-tiny}\n"
+      "strategy: {pp: 2, vpp: 4, dp: 8, microbatches: 16, data_parallel: ddp, "
+      "mapping: pp-dp}\n"
+      "system: {preset: dgx-h100, nics_per_node: 1}\n"
+      "costs: {uniform: {forward: 10ms, backward_input: 10ms, "
+      "backward_weight: 10ms}, gradient_bytes: 100GB, jitter: 30%}\n"
+      "iterations: 1\n");
+  CHECK(runs.in_parts.apart > 0);
 }
 
 TEST_CASE("parts: edges: a pair takes its common time until a meeting",

@@ -242,6 +242,25 @@ TEST_CASE("offload choice: FREE of a slice waits for the copy of a slice",
   CHECK(BehindFree((*with)->order(0), 0) == "F1.1");
 }
 
+// Both ranks: F 1 s, BW 2 s, a hop of 0.5 s. The last rank runs F1 from 4.5 s
+// on, so the first one's may end at 4, and no sooner its BW0 begins at 5.
+TEST_CASE("offload choice: a late warm-up leaves a hop its time", "[offload]") {
+  const auto schedule = Registered("1f1b", 2, 2);
+  LowerOptions options;
+  options.costs.stages.assign(
+      2, {.forward_s = 1, .backward_input_s = 1, .backward_weight_s = 1});
+  options.network.hop_s = 0.5;
+  options.iterations = 1;
+  const Program program = Lowered(schedule, options);
+  auto times = EarliestTimes(program);
+  REQUIRE(times.ok());
+  CHECK((*times)[1].start_s == std::vector<double>{1.5, 2.5, 4.5, 5.5});
+  CHECK((*times)[0].start_s == std::vector<double>{0, 1, 5, 8});
+  DelayWarmUp(program, &*times);
+  CHECK((*times)[0].start_s == std::vector<double>{0, 3, 5, 8});
+  CHECK((*times)[0].end_s == std::vector<double>{1, 4, 7, 10});
+}
+
 std::vector<std::pair<int, int64_t>> Dealt(
     const std::vector<std::vector<TurnJob>>& jobs, double hand_over_s) {
   std::vector<std::pair<int, int64_t>> turns;

@@ -295,18 +295,21 @@ ReadmeRow Validation() {
     return std::stod(page.substr(at + before.size()));
   };
   const double inside = number_behind("of them (");
-  const size_t dropped_at = page.find(" more steps do not count");
-  REQUIRE(dropped_at != std::string::npos);
-  const double dropped =
-      std::stod(page.substr(page.rfind(' ', dropped_at - 1)));
+  const auto number_before = [&page](absl::string_view behind) {
+    const size_t at = page.find(std::string(behind));
+    INFO(behind);
+    REQUIRE(at != std::string::npos);
+    return std::stod(page.substr(page.find_last_of(" \n", at - 1) + 1));
+  };
+  const double dropped = number_before(" more steps do not count");
   const double with_dropped = number_behind("would lie inside (");
-  return {
-      StrFormat("| %.0f steps, H100 to GB300 | mean error: dense %.0f to "
-                "%.0f %% (nvfp4 %.0f %%), experts %.0f to %.0f %%; %.0f %% "
-                "in the interval (%.0f %% with %.0f that drop tokens) |",
-                number_behind("\n\n"), Least(dense), Most(dense), nvfp4,
-                Least(experts), Most(experts), inside, with_dropped, dropped),
-      ""};
+  return {StrFormat("| %.0f steps, H100 to GB300 | mean error: dense %.0f to "
+                    "%.0f %% (nvfp4 %.0f %%), experts %.0f to %.0f %%; %.0f %% "
+                    "in the interval (%.0f %% with %.0f that drop tokens) |",
+                    number_before(" steps count, "), Least(dense), Most(dense),
+                    nvfp4, Least(experts), Most(experts), inside, with_dropped,
+                    dropped),
+          ""};
 }
 
 ReadmeRow MemoryPeaks() {

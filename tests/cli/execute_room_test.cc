@@ -28,7 +28,8 @@ using testing::RunBinary;
 using testing::TemporaryFolder;
 using Words = std::vector<std::string>;
 
-// Estimates may be off by this much.
+// Estimates may be off by this much, where some 150 MiB or more are needed:
+// allocators and threads keep some 30 MiB.
 constexpr double kTolerance = 0.2;
 
 Words Split(const std::string& text) {
@@ -150,7 +151,9 @@ TEST_CASE("execute: what it says it needs is what it takes",
            absl::StrCat(kLong,
                         "--schedule gpipe --pp 2 --microbatches 8 "
                         "--no-check"),
-           absl::StrCat(kLong, "--schedule 1f1b --pp 2 --microbatches 4"),
+           absl::StrCat(
+               kLong,
+               "--schedule gpipe --pp 2 --microbatches 8 --no-reference"),
            absl::StrCat(kWide, "--schedule 1f1b --pp 4 --replay-rank all"),
        }) {
     const double taken = measure(options, &needed) - base;
@@ -205,7 +208,7 @@ TEST_CASE("execute: what does not fit is refused before it runs",
     return error["message"].get<std::string>();
   };
   const std::string large =
-      refused("--schedule 1f1b --microbatches 8 --pp 4 --model llama3-405b",
+      refused("--schedule 1f1b --microbatches 8 --pp 4 --model llama3-70b",
               rlim_t{4} << 30);
   INFO(large);
   CHECK(absl::StartsWith(large, "4 ranks, while they "));
@@ -214,7 +217,7 @@ TEST_CASE("execute: what does not fit is refused before it runs",
   // It would train; what is checked behind does not fit.
   const std::string checks =
       refused(absl::StrCat(kWide, "--schedule 1f1b --pp 4 --reference"),
-              rlim_t{1200} << 20);
+              rlim_t{700} << 20);
   INFO(checks);
   CHECK(absl::StrContains(checks, "usable on ulimit -v"));
   CHECK(absl::StrContains(checks, "allowed: --no-"));

@@ -12,7 +12,7 @@ bool FuzzHuggingFace(absl::string_view input) {
       ModelFromHuggingFace(input, "config.json");
   if (!model.ok()) {
     PW_CHECK(model.status().code() == absl::StatusCode::kInvalidArgument);
-    PW_CHECK(absl::StartsWith(model.status().message(), "config.json: "));
+    PW_CHECK(absl::StartsWith(model.status().message(), "config.json:"));
     return false;
   }
   PW_CHECK(CheckModel(*model).ok());

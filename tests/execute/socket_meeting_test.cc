@@ -57,7 +57,7 @@ class Meeting {
                                    .process = process,
                                    .processes = processes_,
                                    .timeout_s = kTimeout_s,
-                                   .late_s = 5};
+                                   .late_s = 3};
     met_[process] = std::async(std::launch::async, [this, options] {
       SocketPeers& peers = peers_[options.process];
       absl::Status met = MeetBySockets(options, &peers);
@@ -182,6 +182,14 @@ TEST_CASE("meeting: strangers keep nobody from it", "[execute][sockets]") {
   head.Put(FrameReader::HeadOf(0, uint64_t{1} << 60));
   giant.Say(head.bytes() + std::string(1 << 20, 'x'));
   giant.AwaitEnd();
+  // One deadline for all that is said, not one for each byte.
+  const Stranger trickles(place);
+  int said = 0;
+  while (trickles.Say("a")) {
+    ++said;
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  }
+  CHECK(said < 44);
   const Stranger wrong(place);
   wrong.Say(std::string(4096, '0'));
   wrong.AwaitEnd();

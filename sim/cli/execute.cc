@@ -245,6 +245,8 @@ absl::Status Execute::Prepare(const ProcessJob& processes, Prepared* prepared) {
     training.device_path = true;
     training.execute.data_path = DataPath(processes, timeout_s);
   }
+  PW_ASSIGN_OR_RETURN(prepared->replayed,
+                      ReplayedRanks(prepared->kind, prepared->program.pp()));
   if (prepared->kind == ClockKind::kPaced) return absl::OkStatus();
   return PrepareTraining(processes, prepared);
 }

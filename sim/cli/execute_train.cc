@@ -83,8 +83,6 @@ absl::Status Execute::PrepareTraining(const ProcessJob& processes,
   const PreparedRun& run = prepared->run;
   const Program& program = prepared->program;
   TrainingOptions& training = prepared->training;
-  PW_ASSIGN_OR_RETURN(prepared->replayed,
-                      ReplayedRanks(prepared->kind, program.pp()));
   PW_ASSIGN_OR_RETURN(prepared->kernels, Kernels());
   PW_ASSIGN_OR_RETURN(prepared->model,
                       ModelToTrain(run, device == "cpu" ? PW_FP32 : PW_BF16,

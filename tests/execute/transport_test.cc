@@ -118,8 +118,8 @@ struct Peers {
   Peers() {
     int files[2];
     REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, files) == 0);
-    one = std::make_unique<SocketPeer>(files[0]);
-    other = std::make_unique<SocketPeer>(files[1]);
+    one = std::make_unique<SocketPeer>(0, files[0]);
+    other = std::make_unique<SocketPeer>(1, files[1]);
   }
   std::unique_ptr<SocketPeer> one;
   std::unique_ptr<SocketPeer> other;
@@ -132,14 +132,14 @@ TEST_CASE("transport: what a process has sent is read after it has gone",
     Peers peers;
     peers.one->Put(7, "he", 2, "ad", 2);
     peers.one->Put(9, "", 0, nullptr, 0);
-    if (says_bye) peers.one->Put(SocketPeer::kBye, "", 0, nullptr, 0);
+    if (says_bye) peers.one->Bye(absl::OkStatus());
     peers.one->Pump();
     CHECK_FALSE(peers.one->unsent());
     peers.one.reset();
     for (int time = 0; time < 2; ++time) {
       peers.other->Pump();
       CHECK(peers.other->closed());
-      CHECK(peers.other->gone() == !says_bye);
+      CHECK(peers.other->Loss().ok() == says_bye);
     }
     REQUIRE(peers.other->frames(7).size() == 1);
     CHECK(peers.other->frames(7).front() == "head");

@@ -13,7 +13,7 @@
 #include "sim/config/prepare.h"
 #include "sim/offload/activation_plan.h"
 #include "sim/offload/deal_turns.h"
-#include "sim/offload/optimizer_plan.h"
+#include "sim/program/optimizer_plan.h"
 #include "sim/offload/pass_times.h"
 #include "sim/offload/rank_plan.h"
 #include "sim/schedule/builder.h"

@@ -73,6 +73,34 @@ TEST_CASE("cli: execute trains as the sequential run does", "[cli][execute]") {
   }
 }
 
+// Both streams end on one terminal.
+TEST_CASE("cli: execute says a warning once", "[cli][execute]") {
+  const testing::TemporaryFolder folder;
+  const std::vector<std::string> words =
+      Small("execute", {"--schedule", "1f1b", "--microbatches", "4", "--clock",
+                        "paced", "--no-check"});
+  const auto count = [](const std::string& text) {
+    int found = 0;
+    for (size_t at = text.find("--no-check has no effect");
+         at != std::string::npos;
+         at = text.find("--no-check has no effect", at + 1)) {
+      ++found;
+    }
+    return found;
+  };
+  const BinaryResult run = RunBinary(words);
+  INFO(run.err << run.out);
+  REQUIRE(run.exit_code == 0);
+  CHECK(count(run.err) == 1);
+  CHECK(count(run.out) == 0);
+  // A file is read without them.
+  std::vector<std::string> to_file = words;
+  const std::string file = folder.Path("report.txt");
+  to_file.insert(to_file.end(), {"-o", file});
+  REQUIRE(RunBinary(to_file).exit_code == 0);
+  CHECK(count(ReadFile(file).value()) == 1);
+}
+
 TEST_CASE("cli: execute refuses what would hang, never come or not count",
           "[cli][execute]") {
   struct Case {

@@ -8,7 +8,7 @@
 #include "tests/support/json.h"
 #include "tests/support/oracle.h"
 
-namespace pipewright {
+namespace pipewright::collective_time_test {
 namespace {
 
 using testing::Json;
@@ -141,4 +141,4 @@ TEST_CASE("cost: a small all-reduce may double recursively", "[cost]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::collective_time_test

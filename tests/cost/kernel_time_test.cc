@@ -4,7 +4,7 @@
 
 #include "absl/strings/match.h"
 
-namespace pipewright {
+namespace pipewright::kernel_time_test {
 namespace {
 
 TEST_CASE("cost: every number of a device has a source", "[cost]") {
@@ -119,4 +119,4 @@ TEST_CASE("cost: a window of attention is as efficient as it is long",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::kernel_time_test

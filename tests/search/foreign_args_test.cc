@@ -388,7 +388,7 @@ TEST_CASE("arguments: numbers of Megatron that cannot be", "[search]") {
          "--pipeline-model-parallel-size 4000000000000",
          "--pipeline-model-parallel-size"},
         {"\n--tensor-model-parallel-size two",
-         "run.sh:2: --tensor-model-parallel-size: 'two'"},
+         "run.sh:2: --tensor-model-parallel-size: two"},
         {"--num-layers 7 --pipeline-model-parallel-size 2 "
          "--num-layers-per-virtual-pipeline-stage 2",
          "a divisor of layers / pp"},
@@ -522,7 +522,7 @@ TEST_CASE("arguments: notes on torchtitan's", "[search]") {
 TEST_CASE("arguments: values of torchtitan that cannot be", "[search]") {
   for (const auto& [text, words] :
        {std::pair("[parallelism]\npipeline_parallel_degree = 0",
-                  "parallelism.pipeline_parallel_degree: '0'"),
+                  "parallelism.pipeline_parallel_degree: 0"),
         {"[parallelism]\ndata_parallel_shard_degree = -2", "-1, or an integer"},
         {"[parallelism]\ndata_parallel_shard_degree = 0", "-1, or an integer"},
         {"[parallelism]\ntensor_parallel_degree = [1]",
@@ -666,7 +666,7 @@ TEST_CASE("arguments: what is written for torchtitan", "[search]") {
       {"system.preset", "dgx-h100"},
       {"system.nodes", "2"},
       {"costs.analytic.device", "auto"},
-      {"schedule.name", "interleaved-1f1b"},
+      {"schedule.name", "1f1b"},
       {"strategy.tp", "2"},
       {"strategy.cp", "2"},
       {"strategy.pp", "2"},
@@ -684,7 +684,7 @@ TEST_CASE("arguments: what is written for torchtitan", "[search]") {
         "# pipewright: strategy.sequence=\n"
         "# pipewright: system.preset=dgx-h100\n"
         "# pipewright: system.nodes=2\n"
-        "# pipewright: schedule.name=interleaved-1f1b\n"
+        "# pipewright: schedule.name=1f1b\n"
         "# pipewright: costs.analytic.device=auto\n"
         "\n"
         "[model]\n"
@@ -704,7 +704,7 @@ TEST_CASE("arguments: what is written for torchtitan", "[search]") {
         "pipeline_parallel_degree = 2\n"
         "pipeline_parallel_microbatch_size = 3\n"
         "fsdp_reshard_after_forward = \"never\"\n"
-        "pipeline_parallel_schedule = \"Interleaved1F1B\"\n"
+        "pipeline_parallel_schedule = \"1F1B\"\n"
         "\n"
         "[activation_checkpoint]\n"
         "mode = \"none\"\n");

@@ -229,7 +229,7 @@ TEST_CASE("metamorphic: twice the rates and half the latencies halve a run",
       CHECK(2 * after->summary.iteration_end_s[iteration] ==
             Approx(ends[iteration]).epsilon(kSame).margin(1e-15));
     }
-    only_network += before->report.busy_s == 0 && ends.back() > 0;
+    only_network += before->report.busy_s < 1e-6 * ends.back();
     config.Set("engine", "fast");
     const auto alone = Simulate(config.config(), legal.context());
     REQUIRE(alone.ok());
@@ -248,6 +248,7 @@ TEST_CASE("metamorphic: categories add up to the peak of memory", "[run]") {
     const Json ranks = report["memory"]["ranks"];
     REQUIRE(ranks.size() == report["peak_memory_bytes"].size());
     double worst = 0;
+    double beside = 0;  // with the context
     for (size_t rank = 0; rank < ranks.size(); ++rank) {
       const Json row = ranks[rank];
       int64_t sum = 0;
@@ -261,6 +262,8 @@ TEST_CASE("metamorphic: categories add up to the peak of memory", "[run]") {
             sum + row["context"].get<int64_t>() +
                 row["fragmentation"].get<int64_t>());
       worst = std::max(worst, row["needed_bytes"].get<double>());
+      beside = std::max(
+          beside, row["context"].get<double>() + static_cast<double>(sum));
       const RankMemory& own = run->memory()->memory->ranks[rank];
       for (int kind = 0; kind < kNumMemoryKinds; ++kind) {
         CHECK(own.at_peak.of[kind] >= own.fixed.of[kind]);
@@ -268,11 +271,11 @@ TEST_CASE("metamorphic: categories add up to the peak of memory", "[run]") {
     }
     CHECK(ranks[report["memory"]["worst_rank"].get<int>()]["needed_bytes"] ==
           worst);
-    // What is said of a limit is said of that sum.
+    // What the allocator holds beyond its peak it gives back.
     if (report.contains("fits") &&
         !report["memory"].contains("host_limit_bytes")) {
       CHECK(report["fits"].get<bool>() ==
-            (worst <= report["memory"]["limit_bytes"].get<double>()));
+            (beside <= report["memory"]["limit_bytes"].get<double>()));
     }
   }
 }

@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "sim/base/status.h"
 #include "sim/run/simulated_run.h"
 #include "sim/search/plan.h"
 #include "sim/sweep/result.h"
@@ -66,7 +67,8 @@ TEST_CASE("sweep: rows of random configurations are those of simulate",
       if (!run.ok()) {
         ++refused;
         CHECK(row.status == PointStatus::kRefused);
-        CHECK(row.exit == 2);
+        CHECK(row.exit == ExitCode(run.status()));
+        CHECK(row.reason == run.status().message());
         CHECK(row.leaves.empty());
         CHECK(!row.iteration_s);
         continue;

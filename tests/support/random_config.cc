@@ -84,7 +84,7 @@ class Maker {
     while (true) {
       tp_ = OneOf({1, 1, 2, 4});
       cp_ = OneOf({1, 1, 2});
-      pp_ = random_.Int(1, 6);
+      pp_ = OneOf({1, 2, 2, 3, 4, 4, 6});
       dp_ = OneOf({1, 1, 2, 3, 4});
       if (tp_ * cp_ * pp_ * dp_ <= wishes_.most_devices) break;
     }
@@ -97,7 +97,8 @@ class Maker {
       const int etp = random_.Chance(50) ? tp_ : OneOf({1, tp_});
       if (etp != tp_) Set("strategy.etp", etp);
       const int shards = dp_ * cp_ * tp_ / etp;
-      Set("strategy.ep", random_.Chance(50) && shards <= 8 ? shards : 1);
+      const bool divides = model_.experts % shards == 0;
+      Set("strategy.ep", random_.Chance(50) && divides ? shards : 1);
     }
     Set("strategy.sequence", 512 * OneOf({1, 2, 3, 4}) * cp_);
   }
@@ -125,15 +126,27 @@ class Maker {
       Set("model.layers", layers_);
     }
     Set("strategy.vpp", vpp_);
-    // Uneven stages.
-    if (random_.Chance(25) && predicted_ == 0) Layers();
-    if (random_.Chance(30)) {
+    Stages();
+    if (random_.Chance(15)) {
       Set("strategy.waiting", OneOf({"buffered", "rendezvous", "batched"}));
     }
   }
 
-  void Layers() {
+  // As many layers on each stage, or not.
+  void Stages() {
     const int stages = pp_ * vpp_;
+    const int more = (stages - layers_ % stages) % stages;
+    if (random_.Chance(50)) {
+      layers_ += more;
+      Set("model.layers", layers_);
+    } else if (more > 0 && (predicted_ > 0 || random_.Chance(40))) {
+      Set("strategy.split", "balanced");
+    } else if (predicted_ == 0) {
+      Layers(stages);
+    }
+  }
+
+  void Layers(int stages) {
     std::vector<int> counts(stages, layers_ / stages);
     for (int left = layers_ % stages; left > 0; --left) {
       ++counts[random_.Int(0, stages - 1)];
@@ -142,7 +155,7 @@ class Maker {
   }
 
   void Batch() {
-    Set("strategy.microbatches", random_.Chance(75)
+    Set("strategy.microbatches", random_.Chance(85)
                                      ? 2 * pp_ * random_.Int(1, 2)
                                      : random_.Int(1, 3 * pp_));
     Set("strategy.microbatch_size", OneOf({1, 1, 2}));
@@ -157,8 +170,8 @@ class Maker {
       if (random_.Chance(20)) Set("costs.price_per_device_hour", 2.5);
       return;
     }
-    // Nothing but the network takes time in some.
-    const double scale = random_.Chance(30) ? 0 : 1e-3;
+    // Hardly anything but the network takes time in some.
+    const double scale = random_.Chance(30) ? 1e-12 : 1e-3;
     Set("costs.uniform.forward", absl::StrCat(scale * random_.Int(1, 9), "s"));
     Set("costs.uniform.backward_input",
         absl::StrCat(scale * random_.Int(1, 9), "s"));
@@ -204,7 +217,7 @@ class Maker {
       Set("strategy.offload", OneOf({"selective", "full"}));
     }
     if (random_.Chance(20)) Set("strategy.attention", "unfused");
-    if (tp_ > 1 && random_.Chance(20)) {
+    if (tp_ > 1 && model_.experts == 0 && random_.Chance(20)) {
       Set("strategy.sequence_parallel", "false");
     }
     if (random_.Chance(10)) Set("strategy.vocabulary", "spread");

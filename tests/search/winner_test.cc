@@ -38,6 +38,15 @@ std::string Joined(const Json& shape, const Json& leaves) {
                            : absl::StrCat("[", all, "]");
 }
 
+// Without who has said it: an axis or a flag.
+std::string Bare(absl::string_view message) {
+  if (!absl::StartsWith(message, "axis ") &&
+      !absl::StartsWith(message, "--set ")) {
+    return std::string(message);
+  }
+  return std::string(message.substr(message.find(": ") + 2));
+}
+
 TEST_CASE("sweep: rows of random configurations are those of simulate",
           "[sweep]") {
   int rows = 0;
@@ -68,7 +77,7 @@ TEST_CASE("sweep: rows of random configurations are those of simulate",
         ++refused;
         CHECK(row.status == PointStatus::kRefused);
         CHECK(row.exit == ExitCode(run.status()));
-        CHECK(row.reason == run.status().message());
+        CHECK(Bare(row.reason) == Bare(run.status().message()));
         CHECK(row.leaves.empty());
         CHECK(!row.iteration_s);
         continue;

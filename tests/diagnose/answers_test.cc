@@ -2,13 +2,16 @@
 // operation.
 #include <catch2/catch.hpp>
 #include <functional>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "sim/diagnose/diagnosis_report.h"
+#include "sim/diagnose/read_table.h"
 #include "tests/support/json.h"
 
 namespace pipewright::answers_test {
@@ -119,6 +122,35 @@ TEST_CASE("diagnose: messages have a row of their own", "[diagnose]") {
     CHECK(event["dur"].get<double>() == Approx(1e6));
   }
   CHECK(seen == 16);
+}
+
+// Gathers 0 to 20 ms, then a forward and a backward of 5 ms each.
+constexpr char kTwoGathers[] =
+    "step,dp_rank,stage,optype,seq,mb,chunk,start_ns,duration_ns\n"
+    "0,0,0,params-all-gather,0,-1,0,0,10000000\n"
+    "0,0,0,params-all-gather,1,-1,0,10000000,10000000\n"
+    "0,0,0,forward-compute,0,0,0,20000000,5000000\n"
+    "0,0,0,backward-compute,0,0,0,25000000,5000000\n";
+
+TEST_CASE("diagnose: a chunk's first forward waits for all of its gathers",
+          "[diagnose]") {
+  std::istringstream in(kTwoGathers);
+  const auto job = ReadJobTable(in, "t.csv");
+  REQUIRE(job.ok());
+  const Diagnosis found = Diagnose(*job, ComputeIdeal::kMean);
+  CHECK(found.recorded_s == Approx(0.03));
+  CHECK(found.no_gap_s == Approx(0.03));
+}
+
+TEST_CASE("diagnose: empty lines of a table end in any way", "[diagnose]") {
+  for (const char* end : {"\n", "\r\n"}) {
+    std::istringstream in(absl::StrCat(
+        absl::StrReplaceAll(kTwoGathers, {{"\n", end}}), end, end));
+    const auto job = ReadJobTable(in, "t.csv");
+    INFO(job.status());
+    REQUIRE(job.ok());
+    CHECK(job->num_ops() == 4);
+  }
 }
 
 TEST_CASE("diagnose: the worst step is that of the largest error, either way",

@@ -177,13 +177,14 @@ TEST_CASE("arguments: Megatron's layers on stages", "[search]") {
                With(chunks(ranks, vpp), {{"strategy.layout", text}})};
   };
   // Stages are one more than separators, counted by hand.
-  CheckRows({laid(2, 1, "Ett|ttL"), laid(2, 2, "Et|t|t|tL"),
-             laid(2, 3, "E|(t|)*4tL"), laid(4, 3, "E|(t|)*10tL"),
-             laid(3, 3, "Et*2|(tt|)*6t|tL"), laid(7, 1, "((t|)*2t|)*2tL"),
-             laid(2, 2, "t|*3tL"), laid(4, 1, "Et*3|t*2|t*2|tm*2L"),
-             // Not a multiple of the ranks: Megatron's to refuse.
-             laid(2, 1, "Et|t|tL")},
-            kMegatron);
+  CheckRows(
+      {laid(2, 1, "Ett|ttL"), laid(2, 2, "Et|t|t|tL"), laid(2, 3, "E|(t|)*4tL"),
+       laid(4, 3, "E|(t|)*10tL"), laid(2, 4, "E|(t|t|)*3tL"),
+       laid(3, 3, "Et*2|(tt|)*6t|tL"), laid(7, 1, "((t|)*2t|)*2tL"),
+       laid(2, 2, "t|*3tL"), laid(4, 1, "Et*3|t*2|t*2|tm*2L"),
+       // Not a multiple of the ranks: Megatron's to refuse.
+       laid(2, 1, "Et|t|tL")},
+      kMegatron);
   // What is said of chunks wins over what the layout has.
   CheckRows({{pp(2) + layout("Et|t|t|tL") +
                   "--num-virtual-stages-per-pipeline-rank 2",

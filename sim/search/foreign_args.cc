@@ -89,14 +89,18 @@ class MegatronReader {
     return Has(flag) && IsOn(arguments_[flag]);
   }
 
-  absl::StatusOr<int64_t> Number(const std::string& flag, int64_t fallback) {
+  // What is computed here divides by it and multiplies three of them.
+  absl::StatusOr<int64_t> Number(const std::string& flag, int64_t fallback,
+                                 int64_t least = 1) {
     if (!Has(flag)) return fallback;
     int64_t value = 0;
     if (arguments_[flag].values.empty() ||
-        !absl::SimpleAtoi(arguments_[flag].values[0], &value)) {
-      return Prefix(
-          absl::StrCat(path_, ":", arguments_[flag].line),
-          BadValue(absl::StrCat("--", flag), Text(flag), "an integer"));
+        !absl::SimpleAtoi(arguments_[flag].values[0], &value) ||
+        value < least || value > kMostForeignNumber) {
+      return Prefix(absl::StrCat(path_, ":", arguments_[flag].line),
+                    BadValue(absl::StrCat("--", flag), Text(flag),
+                             absl::StrCat("an integer from ", least, " to ",
+                                          kMostForeignNumber)));
     }
     return value;
   }
@@ -171,7 +175,7 @@ class MegatronReader {
     if (Has("num-layers-per-virtual-pipeline-stage")) {
       PW_ASSIGN_OR_RETURN(const int64_t each,
                           Number("num-layers-per-virtual-pipeline-stage", 1));
-      if (each < 1 || layers % (pp * each) != 0) {
+      if (layers % (pp * each) != 0) {
         return Prefix(path_,
                       BadValue("--num-layers-per-virtual-pipeline-stage",
                                absl::StrCat(each), "a divisor of layers / pp"));
@@ -199,9 +203,9 @@ class MegatronReader {
 
   absl::Status Ends(int64_t layers, int64_t pp) {
     PW_ASSIGN_OR_RETURN(const int64_t first,
-                        Number("decoder-first-pipeline-num-layers", -1));
+                        Number("decoder-first-pipeline-num-layers", -1, 0));
     PW_ASSIGN_OR_RETURN(const int64_t last,
-                        Number("decoder-last-pipeline-num-layers", -1));
+                        Number("decoder-last-pipeline-num-layers", -1, 0));
     const int64_t ends = (first >= 0 ? 1 : 0) + (last >= 0 ? 1 : 0);
     const int64_t left =
         layers - std::max<int64_t>(first, 0) - std::max<int64_t>(last, 0);
@@ -320,8 +324,11 @@ class MegatronReader {
     }
     Set("strategy.recompute", recompute, "recompute-granularity");
     std::string sharding = On("use-distributed-optimizer") ? "zero1" : "ddp";
-    On("use-megatron-fsdp");
-    const std::string strategy = Text("data-parallel-sharding-strategy");
+    // It is of Megatron's FSDP alone; recipes set it without, too.
+    const bool custom = On("use-custom-fsdp");  // its older name
+    const std::string strategy = On("use-megatron-fsdp") || custom
+                                     ? Text("data-parallel-sharding-strategy")
+                                     : "";
     if (strategy == "no_shard") sharding = "ddp";
     if (strategy == "optim") sharding = "zero1";
     if (strategy == "optim_grads") sharding = "zero2";
@@ -339,7 +346,8 @@ class MegatronReader {
     }
     On("use-flash-attn");
     On("bf16");
-    if (On("fp8-format") || On("fp8")) {
+    const bool fp8 = On("fp8");
+    if (On("fp8-format") || fp8) {
       const std::string recipe = Text("fp8-recipe");
       Set("strategy.precision",
           recipe == "tensorwise"  ? "fp8-tensorwise"

@@ -10,6 +10,9 @@
 
 namespace pipewright {
 
+// Of a degree, of layers and of samples.
+inline constexpr int64_t kMostForeignNumber = 1 << 20;
+
 // A number of the model.
 struct ForeignModelRow {
   const char* flag;  // without dashes

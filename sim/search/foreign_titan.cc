@@ -1,5 +1,6 @@
 #include "sim/search/foreign_titan.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 #include <vector>
@@ -64,8 +65,16 @@ absl::StatusOr<ForeignArgs> ReadTitan(absl::string_view text,
   const auto number = [&](const std::string& key, int64_t fallback) {
     const std::string value = take(key);
     int64_t read = fallback;
-    if (!value.empty() && !absl::SimpleAtoi(value, &read)) {
-      wrong = Prefix(path, BadValue(key, value, "an integer"));
+    // Sharding alone may be -1: what is left.
+    const int64_t least = std::min<int64_t>(fallback, 1);
+    if (values.count(key) > 0 &&
+        (!absl::SimpleAtoi(value, &read) || read < least || read == 0 ||
+         read > kMostForeignNumber)) {
+      wrong = Prefix(path, BadValue(key, value,
+                                    absl::StrCat(least < 1 ? "-1, or " : "",
+                                                 "an integer from 1 to ",
+                                                 kMostForeignNumber)));
+      read = 1;
     }
     return read;
   };
@@ -100,7 +109,8 @@ absl::StatusOr<ForeignArgs> ReadTitan(absl::string_view text,
   set("strategy.microbatch_size", absl::StrCat(size),
       "parallelism.pipeline_parallel_microbatch_size");
   const int64_t batch = number("training.local_batch_size", 8);
-  if (size >= 1 && batch % size == 0) {
+  if (!wrong.ok()) return wrong;
+  if (batch % size == 0) {
     set("strategy.microbatches", absl::StrCat(batch / size),
         "training.local_batch_size");
   } else {
@@ -126,8 +136,14 @@ absl::StatusOr<ForeignArgs> ReadTitan(absl::string_view text,
         path, ": sharding within replicas (HSDP) is taken as FSDP over all"));
   }
   if (shard != 1 || replicate > 1) {
-    const bool keeps =
-        take("parallelism.fsdp_reshard_after_forward") == "never";
+    // By default weights stay gathered under a pipeline
+    // (torchtitan/distributed/fsdp.py, get_fsdp_reshard_after_forward_policy).
+    const char* const key = "parallelism.fsdp_reshard_after_forward";
+    const std::string policy = values.count(key) > 0 ? take(key) : "default";
+    if (policy != "always" && policy != "never" && policy != "default") {
+      return Prefix(path, BadValue(key, policy, "always, never, default"));
+    }
+    const bool keeps = policy == "never" || (policy == "default" && pp > 1);
     set("strategy.data_parallel",
         shard == 1 ? "ddp"
         : keeps    ? "zero2"
@@ -153,7 +169,6 @@ absl::StatusOr<ForeignArgs> ReadTitan(absl::string_view text,
   } else if (said.count("strategy.recompute") == 0) {
     used.erase("activation_checkpoint.mode");
   }
-  if (!wrong.ok()) return wrong;
   std::vector<std::string> ignored;
   for (const auto& [key, value] : values) {
     if (used.count(key) == 0) ignored.push_back(key);

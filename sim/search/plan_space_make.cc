@@ -123,6 +123,8 @@ RunConfig ProbeOf(const PlanRequest& request) {
   RunConfig config = request.base;
   config.strategy.pp = 1;
   config.strategy.vpp = 1;
+  // It divides every tp there is.
+  config.strategy.tp = config.strategy.execution.etp;
   config.strategy.microbatches = 1;
   config.strategy.layers.clear();
   config.strategy.layout.reset();

@@ -318,6 +318,19 @@ TEST_CASE("calibrate: tests of nvbandwidth that are not taken are named",
   CHECK(absl::StrContains(none, "its status is \"Failed\""));
 }
 
+// Each process of nccl-tests has -t threads with -g devices each.
+TEST_CASE("calibrate: ranks of nccl-tests are devices of all threads",
+          "[calibrate]") {
+  std::string text = DataOf("nccl_tests.json");
+  const std::string one = "\"nthreads\": 1, \"ngpus\": 4";
+  const size_t at = text.find(one);
+  REQUIRE(at != std::string::npos);
+  text.replace(at, one.size(), "\"nthreads\": 3, \"ngpus\": 2");
+  const absl::StatusOr<Profile> profile = ImportNcclTests(text, "n.json");
+  REQUIRE(profile.ok());
+  for (const auto& transfer : profile->transfers) CHECK(transfer.ranks == 12);
+}
+
 TEST_CASE("calibrate: nvbandwidth gives copies", "[calibrate]") {
   const absl::StatusOr<Profile> profile =
       ImportNvbandwidth(DataOf("nvbandwidth.json"), "v.json", 1000000000);

@@ -68,6 +68,18 @@ TEST_CASE("cost: an optimizer updates its own shards of experts and the rest",
         Approx((40 - 2 * 4 - 2 * 2 + 2 * 4) * 14e9 / stream));
 }
 
+TEST_CASE("cost: what is gathered in bf16 is cast to no more", "[cost]") {
+  const AnalyticOptions options = OnH100();
+  const double stream =
+      options.device.hbm_bytes_per_s * options.device.hbm_sustained;
+  TrainingSpec training;
+  training.weight_bytes = training.master_bytes = 4;
+  const double own_s = OptimizerSeconds(options, training, 8e9, 0);
+  training.sharded.shard_group = 1;
+  CHECK(own_s - OptimizerSeconds(options, training, 8e9, 0) ==
+        Approx(2 * 8e9 / stream));
+}
+
 TEST_CASE("cost: a full recomputation is the forward once more", "[cost]") {
   ModelSpec model;
   model.layers = 4;

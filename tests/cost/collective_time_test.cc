@@ -116,5 +116,29 @@ TEST_CASE("cost: a collective is measured where its members are, else of links",
           .has_value());
 }
 
+// Six members double in three steps, where a ring takes ten.
+TEST_CASE("cost: a small all-reduce may double recursively", "[cost]") {
+  const RingLinks links = {
+      .latency_s = 0.25, .edge_bytes_per_s = 1e3, .ring_bytes_per_s = 1e3};
+  const auto time = [&](CollectiveKind kind, double bytes, int members) {
+    return *TimeOfCollective(kind, bytes, members, links);
+  };
+  const CollectiveTime six = time(CollectiveKind::kAllReduce, 10, 6);
+  CHECK(six.from == CollectiveTime::From::kDoubling);
+  CHECK(six.seconds == Approx(3 * (0.25 + 0.01)));
+  CHECK(six.latency_s == Approx(0.75));
+  CHECK(time(CollectiveKind::kAllReduce, 10, 8).seconds == six.seconds);
+  CHECK(time(CollectiveKind::kBarrier, 0, 6).seconds == Approx(0.75));
+  // Where a message takes as long as a hop, and no longer.
+  CHECK(time(CollectiveKind::kAllReduce, 250, 6).from ==
+        CollectiveTime::From::kDoubling);
+  CHECK(time(CollectiveKind::kAllReduce, 251, 6).from ==
+        CollectiveTime::From::kRing);
+  CHECK(time(CollectiveKind::kAllReduce, 10, 2).from ==
+        CollectiveTime::From::kRing);
+  CHECK(time(CollectiveKind::kAllGather, 10, 6).seconds ==
+        Approx(5 * 0.25 + 5.0 / 6 * 0.01));
+}
+
 }  // namespace
 }  // namespace pipewright::collective_time_test

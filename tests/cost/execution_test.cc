@@ -101,6 +101,42 @@ TEST_CASE("execution: launches are counted by who makes them", "[cost]") {
   CHECK(GraphLaunches(training, ops(), kForward) == 1);
 }
 
+TEST_CASE("execution: a collective of several is launched, of one not",
+          "[cost]") {
+  const TrainingSpec training = Training();
+  ModelOp op = Named(
+      BlockOps(SmallMixture(), training, BlockKind::kExpertLayer, 1), "qkv");
+  const double alone = HostLaunches({}, training, op, kForward);
+  op.comms = {{.pass = kForward, .members = 1, .bytes = 1}};
+  CHECK(HostLaunches({}, training, op, kForward) == alone);
+  op.comms[0].members = 2;
+  CHECK(HostLaunches({}, training, op, kForward) == alone + 2);
+  CHECK(HostLaunches({}, training, op, kInput) ==
+        HostLaunches({}, training,
+                     Named(BlockOps(SmallMixture(), training,
+                                    BlockKind::kExpertLayer, 1),
+                           "qkv"),
+                     kInput));
+}
+
+// Experts that tensor parallelism does not cut stand next to each other.
+TEST_CASE("execution: groups of whole experts are on fewer nodes", "[cost]") {
+  AnalyticOptions options;
+  options.device = *FindDevice("h100");
+  options.network = {8, 450e9, 50e9};
+  TrainingSpec training = Training();
+  training.tp = 4;
+  const OpComm comm = {.kind = CommKind::kAllToAll,
+                       .group = CommGroup::kExpert,
+                       .members = 8,
+                       .bytes = 1e6};
+  CHECK(NcclGroupOf(options, training, comm).nodes == 4);
+  training.execution.etp = 2;
+  CHECK(NcclGroupOf(options, training, comm).nodes == 2);
+  training.execution.etp = 1;
+  CHECK(NcclGroupOf(options, training, comm).nodes == 1);
+}
+
 TEST_CASE("execution: a pass takes the larger of device and host", "[cost]") {
   AnalyticOptions options;
   options.device = *FindDevice("h100");

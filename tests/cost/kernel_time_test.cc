@@ -101,5 +101,22 @@ TEST_CASE("cost: attention's backward and short sequences are slower",
         AttentionSeconds(device, OpPass::kForward, true, flops, 2048));
 }
 
+TEST_CASE("cost: a window of attention is as efficient as it is long",
+          "[cost]") {
+  const DeviceSpec device = *FindDevice("h200");
+  ModelOp op;
+  op.kind = OpClass::kAttention;
+  op.n = 8192;
+  op.work[0].flops = 1e13;
+  const auto seconds = [&] {
+    return OpSeconds(device, TrainingSpec(), true, op, OpPass::kForward);
+  };
+  CHECK(seconds() ==
+        AttentionSeconds(device, OpPass::kForward, true, 1e13, 8192));
+  op.window = 512;
+  CHECK(seconds() ==
+        AttentionSeconds(device, OpPass::kForward, true, 1e13, 512));
+}
+
 }  // namespace
 }  // namespace pipewright::kernel_time_test

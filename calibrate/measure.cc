@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -116,9 +117,17 @@ class Measurer {
       counted = 0;
       if (hooks_.go_whole != nullptr) hooks_.go_whole();
     }
+    const double most =
+        options_.refuses && options_.budget_s > 0
+            ? kMostOfBudget * options_.budget_s
+            : std::numeric_limits<double>::infinity();
     measured_.minimum_s = spent + kLeastRounds * LeastRound() - counted;
-    if (options_.budget_s > 0 &&
-        measured_.minimum_s > kMostOfBudget * options_.budget_s) {
+    if (measured_.minimum_s > most) {
+      PW_RETURN_IF_ERROR(VisitAgain());
+      if (measured_.interrupted) return absl::OkStatus();
+      measured_.minimum_s = spent + kLeastRounds * LeastRound() - counted;
+    }
+    if (measured_.minimum_s > most) {
       const std::string given = FormatSeconds(options_.budget_s);
       const std::string allowed =
           absl::StrCat(std::ceil(measured_.minimum_s),
@@ -135,6 +144,22 @@ class Measurer {
                     given, allowed));
     }
     if (hooks_.estimated != nullptr) hooks_.estimated(measured_.minimum_s);
+    return absl::OkStatus();
+  }
+
+  // A first visit loads kernels and touches memory for the first time: before
+  // a budget is refused for it, a second one says what a visit takes.
+  absl::Status VisitAgain() {
+    for (size_t index = 0; index < subjects_.size(); ++index) {
+      const Subject& subject = subjects_[index];
+      Record& record = records_[index];
+      if (!GoOn(subject, 0, kLeastRounds)) return absl::OkStatus();
+      const double visit = hooks_.now();
+      std::vector<double> samples(subject.series.size());
+      PW_RETURN_IF_ERROR(
+          Prefix(subject.name, Visit(subject, &record, &samples).status()));
+      record.visit_s = std::min(record.visit_s, hooks_.now() - visit);
+    }
     return absl::OkStatus();
   }
 

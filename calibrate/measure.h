@@ -43,6 +43,7 @@ struct MeasureOptions {
   int rounds = 6;
   // Wall clock, of everything. 0: as little as three rounds take.
   double budget_s = 30;
+  bool refuses = false;   // a budget that is too small; else it is exceeded
   double spent_s = 0;     // of the budget, before the call
   int least_visits = 2;   // of a round
   int most_visits = 24;   // of a round

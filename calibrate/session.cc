@@ -191,6 +191,7 @@ absl::StatusOr<CalibrateResult> Calibrate(const PwKernels* kernels,
   MeasureOptions measure;
   measure.rounds = options.rounds;
   measure.budget_s = options.budget_s;
+  measure.refuses = options.refuses;
   PW_ASSIGN_OR_RETURN(measure.resolution, ClockResolution(device.get()));
   // A GPU's visits take milliseconds.
   const auto brief = std::make_shared<bool>(device->is_cpu());

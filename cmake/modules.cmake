@@ -7,7 +7,8 @@ set(PIPEWRIGHT_MODULE_FOLDER lib/pipewright)
 # Where a module is built, and where it is installed if it was built. The program
 # and the modules that it needs are the component `pipewright`.
 function(place_module target)
-  set(component)
+  # A module that the program can do without is installed if it was built.
+  set(component OPTIONAL)
   if(ARGN)
     set(component COMPONENT ${ARGN})
   endif()
@@ -15,7 +16,7 @@ function(place_module target)
     LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}
     INSTALL_RPATH_USE_LINK_PATH ON)
   install(TARGETS ${target}
-    LIBRARY DESTINATION ${PIPEWRIGHT_MODULE_FOLDER} ${component} OPTIONAL)
+    LIBRARY DESTINATION ${PIPEWRIGHT_MODULE_FOLDER} ${component})
 endfunction()
 
 # For a module that every program needs: build_modules_with builds it too.

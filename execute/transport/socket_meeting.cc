@@ -34,6 +34,8 @@ constexpr double kReach_s = 2;
 constexpr double kReached_s = 2 * kReach_s;
 // How long one may take to come back that went in the middle of its words.
 constexpr double kBack_s = 1;
+// Between two tries to reach one process.
+constexpr double kPause_s = 0.05;
 // Connections that have not yet said the number. One more, and the oldest goes.
 constexpr int kMostStrangers = 128;
 
@@ -272,10 +274,13 @@ class SocketMeeting {
     }
     ::poll(files.data(), files.size(), kLookMs);
     size_t at = 1;
-    for (Greeting& each : greetings_) {
-      if (files[at++].revents != 0) PW_RETURN_IF_ERROR(GoOn(&each));
-    }
     const double now_s = SteadySeconds();
+    for (Greeting& each : greetings_) {
+      if (files[at++].revents == 0) continue;
+      // Who is reached may have given up by then: its answer counts no more.
+      if (each.reaches() && now_s >= each.deadline_s) continue;
+      PW_RETURN_IF_ERROR(GoOn(&each));
+    }
     greetings_.remove_if([&](const Greeting& each) {
       return each.ended || now_s >= each.deadline_s;
     });
@@ -322,7 +327,11 @@ class SocketMeeting {
       }
       if (place.number.empty()) continue;
       if (process == 0) own_.number = place.number;
-      if (place.number == own_.number) Connect(process, place);
+      // Somebody else may listen there by now, who closes at once.
+      const double now_s = SteadySeconds();
+      if (place.number != own_.number || now_s < next_s_[process]) continue;
+      next_s_[process] = now_s + kPause_s;
+      Connect(process, place);
     }
     return absl::OkStatus();
   }
@@ -489,6 +498,7 @@ class SocketMeeting {
   std::list<Greeting> greetings_;
   // [process] that went in the middle of its words: by when it should be back.
   std::map<int, double> went_;
+  std::map<int, double> next_s_;  // [process] when it is tried again
   bool late_ = false;   // the time for all to come is over
   bool ended_ = false;  // and others are told so
   bool speaks_for_zero_ = false;

@@ -49,12 +49,12 @@ int64_t NumberIn(const std::string& path) {
 struct Files {
   const char* limit;
   const char* used;
-  const char* cached;  // line of memory.stat
+  const char* cached[2];  // lines of memory.stat
 };
 constexpr Files kVersion1 = {"/memory.limit_in_bytes", "/memory.usage_in_bytes",
-                             "total_inactive_file "};
+                             {"total_inactive_file ", "total_active_file "}};
 constexpr Files kVersion2 = {"/memory.max", "/memory.current",
-                             "inactive_file "};
+                             {"inactive_file ", "active_file "}};
 // Version 1 says this, rounded down to pages, for no limit.
 constexpr int64_t kNoLimit = int64_t{1} << 60;
 
@@ -73,8 +73,11 @@ void AddGroups(const std::string& mount, std::string path, const Files& files,
     const int64_t limit = NumberIn(folder + files.limit);
     const int64_t used = NumberIn(folder + files.used);
     if (limit >= 0 && limit < kNoLimit && used >= 0) {
-      const int64_t cached = std::max<int64_t>(
-          0, NumberBehind(Text(folder + "/memory.stat"), files.cached));
+      const std::string stat = Text(folder + "/memory.stat");
+      int64_t cached = 0;
+      for (const char* line : files.cached) {
+        cached += std::max<int64_t>(0, NumberBehind(stat, line));
+      }
       limits->push_back(
           {"control group " + (path.empty() ? "/" : path), scope,
            std::max<int64_t>(0, limit - used + std::min(cached, used))});

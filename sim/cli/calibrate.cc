@@ -169,6 +169,7 @@ absl::Status Calibration::Prepare() {
     PW_RETURN_IF_ERROR(
         InField("--budget", CheckAmount(*seconds, budget_, Unit::kTime)));
     options_.budget_s = *seconds;
+    options_.refuses = true;
   }
   if (!merge_.empty()) {
     PW_ASSIGN_OR_RETURN(const std::string text,

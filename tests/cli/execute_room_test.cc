@@ -115,8 +115,9 @@ constexpr char kNone[] =
     "--set model.sequence=16 --microbatches 2 --p2p 0ms --steps 1 "
     "--schedule 1f1b --pp 4";
 
+// Sanitizers take memory of their own: [long] leaves these to plain builds.
 TEST_CASE("execute: what it says it needs is what it takes",
-          "[cli][execute][memory]") {
+          "[cli][execute][memory][long]") {
   const TemporaryFolder folder;
   const std::string out = folder.Path("out");
   const std::string err = folder.Path("err");
@@ -164,7 +165,7 @@ TEST_CASE("execute: what it says it needs is what it takes",
 }
 
 TEST_CASE("execute: processes of one machine need what they take together",
-          "[cli][execute][memory]") {
+          "[cli][execute][memory][long]") {
   const TemporaryFolder folder;
   const std::string out = folder.Path("out");
   const std::string err = folder.Path("err");
@@ -197,7 +198,7 @@ TEST_CASE("execute: processes of one machine need what they take together",
 
 // The address space is limited, so that nothing is taken if it is not refused.
 TEST_CASE("execute: what does not fit is refused before it runs",
-          "[cli][execute][memory]") {
+          "[cli][execute][memory][long]") {
   const TemporaryFolder folder;
   const std::string out = folder.Path("out");
   const std::string err = folder.Path("err");

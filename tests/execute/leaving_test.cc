@@ -135,6 +135,8 @@ class Job {
       ::setenv("LEAVING_PHASE", phase, 1);
       ::setenv("LEAVING_PROCESS", std::to_string(process).c_str(), 1);
       ::dup2(::open("/dev/null", O_WRONLY), 1);
+      // Under nohup it would be ignored.
+      ::signal(SIGHUP, SIG_DFL);
       ::execl("/proc/self/exe", "pipewright_tests",
               "leaving: a process of the job", nullptr);
       ::_exit(127);

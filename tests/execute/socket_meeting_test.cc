@@ -83,6 +83,8 @@ class Meeting {
     ::setenv("MEETING_PROCESS", std::to_string(process).c_str(), 1);
     ::setenv("MEETING_PROCESSES", std::to_string(processes_).c_str(), 1);
     ::dup2(::open("/dev/null", O_WRONLY), 1);
+    // Under nohup it would be ignored.
+    ::signal(SIGHUP, SIG_DFL);
     ::execl("/proc/self/exe", "pipewright_tests",
             "meeting: a process of its own", nullptr);
     ::_exit(127);

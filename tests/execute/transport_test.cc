@@ -130,8 +130,8 @@ TEST_CASE("transport: what a process has sent is read after it has gone",
   for (const bool says_bye : {false, true}) {
     CAPTURE(says_bye);
     Peers peers;
-    peers.one->Put(7, "he", 2, "ad", 2);
-    peers.one->Put(9, "", 0, nullptr, 0);
+    peers.one->Put(1, "he", 2, "ad", 2);
+    peers.one->Put(2, "", 0, nullptr, 0);
     if (says_bye) peers.one->Bye(absl::OkStatus());
     peers.one->Pump();
     CHECK_FALSE(peers.one->unsent());
@@ -141,10 +141,10 @@ TEST_CASE("transport: what a process has sent is read after it has gone",
       CHECK(peers.other->closed());
       CHECK(peers.other->Loss().ok() == says_bye);
     }
-    REQUIRE(peers.other->frames(7).size() == 1);
-    CHECK(peers.other->frames(7).front() == "head");
-    REQUIRE(peers.other->frames(9).size() == 1);
-    CHECK(peers.other->frames(9).front().empty());
+    REQUIRE(peers.other->frames(1).size() == 1);
+    CHECK(peers.other->frames(1).front() == "head");
+    REQUIRE(peers.other->frames(2).size() == 1);
+    CHECK(peers.other->frames(2).front().empty());
   }
 }
 

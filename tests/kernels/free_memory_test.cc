@@ -55,9 +55,10 @@ TEST_CASE("free memory: every group of version 2 above the process",
       {"proc/self/cgroup", "0::/job/step\n"},
       {top + "/job/memory.max", Bytes(100)},
       {top + "/job/memory.current", Bytes(30)},
-      // Files that are cached can go; those in use cannot.
+      // Files that are cached can go.
       {top + "/job/memory.stat",
-       "anon 5\nactive_file 7\ninactive_file " + Bytes(10) + "file 3\n"},
+       "anon 5\nactive_file " + Bytes(4) + "inactive_file " + Bytes(6) +
+           "file 3\n"},
       {top + "/job/step/memory.max", "max\n"},
       {top + "/job/step/memory.current", Bytes(20)},
       // Of another process.

@@ -32,6 +32,8 @@ pid_t StartProcess(std::vector<std::string> words, const std::string& out,
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
+  // Under nohup it would be ignored.
+  ::signal(SIGHUP, SIG_DFL);
   ::execv(argv[0], argv.data());
   ::_exit(127);
 }

@@ -9,6 +9,8 @@
 #include "sim/base/status.h"
 #include "sim/config/run_config_fields.h"
 #include "sim/cost/analytic.h"
+#include "sim/cost/contention.h"
+#include "sim/cost/slowest.h"
 #include "sim/model/ops.h"
 
 namespace pipewright {
@@ -55,7 +57,9 @@ const StageBound& PlanBounds::BlockOf(const PlanGroup& group, BlockKind kind,
                                   ? group.recompute
                                   : Recompute::kNone;
   const int layer_class = static_cast<int>(model.ClassOf(layer));
-  const BlockKey key = {group.tp,
+  const int64_t devices = int64_t{group.pp} * group.dp * group.tp * group.cp;
+  const BlockKey key = {devices,
+                        group.tp,
                         group.cp,
                         group.ep,
                         group.microbatch_size,
@@ -72,13 +76,14 @@ const StageBound& PlanBounds::BlockOf(const PlanGroup& group, BlockKind kind,
   training.recompute = recompute;
   const PreparedCosts& costs = space_->probe().costs;
   if (costs.analytic) {
-    // A point may have fewer devices than the probe, the slowest of which is
-    // faster.
-    AnalyticOptions median = *costs.analytic;
-    median.device.bf16_joules_per_flop /= median.slowest_energy;
-    median.slowest_energy = 1;
+    // A point has other devices than the probe, and another slowest one.
+    AnalyticOptions own = *costs.analytic;
+    const double slowest = EnergyOfSlowest(
+        base.costs.analytic_speed_range.value_or(kSpeedRange), devices);
+    own.device.bf16_joules_per_flop *= slowest / own.slowest_energy;
+    own.slowest_energy = slowest;
     const PassCosts block =
-        AnalyticCosts(model, training, median, OneBlock(kind, layer), {0});
+        AnalyticCosts(model, training, own, OneBlock(kind, layer), {0});
     known->forward_s = block.stages[0].forward_s;
     known->backward_input_s = block.stages[0].backward_input_s;
     known->backward_weight_s = block.stages[0].backward_weight_s;
@@ -244,57 +249,119 @@ bool PlanBounds::MayGoByLayer(const PlanPoint& point) const {
   return layers && TraitsOf(point.data_parallel).shards_weights;
 }
 
-PlanBounds::Extra PlanBounds::ExtraOf(const PlanPoint& point,
-                                      const std::vector<StageBound>& stages,
-                                      const ScheduleFacts& facts) const {
-  Extra extra;
-  extra.rank_after_s.assign(point.group.pp, 0.0);
-  if (space_->model() == nullptr || facts.directions != 1) return extra;
+bool PlanBounds::GoesByPass(const PlanPoint& point,
+                            const ScheduleFacts& facts) const {
+  // One block at a time is the least that zero2 and fsdp keep back.
+  return TraitsOf(point.data_parallel).shards_gradients && facts.unit == 0 &&
+         !space_->request().base.strategy.shard_blocks;
+}
+
+std::vector<PlanBounds::Traffic> PlanBounds::TrafficOf(
+    const PlanPoint& point, const std::vector<StageBound>& stages,
+    const ScheduleFacts& facts) const {
+  std::vector<Traffic> traffic;
+  if (space_->model() == nullptr || facts.directions != 1) return traffic;
   const DataParallelTraits& traits = TraitsOf(point.data_parallel);
   // odc knows of no parts of a context.
   const int holders = point.data_parallel == DataParallel::kOdc
                           ? point.group.dp
                           : point.group.dp * point.group.cp;
-  if (!traits.reduces || holders == 1) return extra;
+  if (!traits.reduces || holders == 1) return traffic;
   // Reductions and gathers of layers hide behind passes, or come once a step.
-  if (MayGoByLayer(point)) return extra;
+  if (MayGoByLayer(point)) return traffic;
   const TrainingSpec training = space_->TrainingOf(point.group);
-  const RunConfig& base = space_->request().base;
-  const auto reduce_s = [&](size_t stage) {
-    return CollectiveSeconds(
-               point.group, holders,
-               training.gradient_bytes * stages[stage].parameters) *
-           (traits.shards_step ? 1 : 2);
-  };
-  const auto gather_s = [&](size_t stage) {
-    return CollectiveSeconds(point.group, holders,
-                             training.weight_bytes * stages[stage].parameters);
-  };
-  // One block at a time is the least that zero2 and fsdp keep back.
-  const bool by_pass =
-      traits.shards_gradients && facts.unit == 0 && !base.strategy.shard_blocks;
+  traffic.reserve(stages.size());
+  for (const StageBound& stage : stages) {
+    traffic.push_back(
+        {.reduce_s =
+             CollectiveSeconds(point.group, holders,
+                               training.gradient_bytes * stage.parameters) *
+             (traits.shards_step ? 1 : 2),
+         .gather_s = CollectiveSeconds(
+             point.group, holders, training.weight_bytes * stage.parameters)});
+  }
+  return traffic;
+}
+
+PlanBounds::Extra PlanBounds::ExtraOf(const PlanPoint& point,
+                                      const std::vector<Traffic>& traffic,
+                                      const ScheduleFacts& facts) const {
+  Extra extra;
+  extra.rank_after_s.assign(point.group.pp, 0.0);
+  if (traffic.empty()) return extra;
+  const DataParallelTraits& traits = TraitsOf(point.data_parallel);
   std::vector<double> least(point.group.pp,
                             std::numeric_limits<double>::infinity());
   std::vector<double> sum(point.group.pp, 0.0);
-  for (size_t stage = 0; stage < stages.size(); ++stage) {
+  for (size_t stage = 0; stage < traffic.size(); ++stage) {
     const int rank = facts.rank_of_stage[stage];
-    least[rank] = std::min(least[rank], reduce_s(stage));
-    sum[rank] += reduce_s(stage);
-    if (traits.shards_weights) sum[rank] += 2 * gather_s(stage);
+    least[rank] = std::min(least[rank], traffic[stage].reduce_s);
+    sum[rank] += traffic[stage].reduce_s;
+    if (traits.shards_weights) sum[rank] += 2 * traffic[stage].gather_s;
   }
   extra.rank_after_s = least;
-  extra.after_s = reduce_s(0);
+  extra.after_s = traffic[0].reduce_s;
   if (traits.shards_step && !traits.shards_weights &&
-      base.iterations.value_or(0) != 1) {
-    extra.before_s = gather_s(0);
+      space_->request().base.iterations.value_or(0) != 1) {
+    extra.before_s = traffic[0].gather_s;
   }
-  if (by_pass) {
+  if (GoesByPass(point, facts)) {
     for (const double seconds : sum) {
       extra.stream_s =
           std::max(extra.stream_s, point.group.microbatches * seconds);
     }
   }
   return extra;
+}
+
+// As LengthenPasses of sim/program does it, with the least that each collective
+// takes: what they cost a pass grows with both.
+bool PlanBounds::Lengthen(const PlanPoint& point,
+                          const std::vector<Traffic>& traffic,
+                          const ScheduleFacts& facts,
+                          std::vector<StageBound>* stages) const {
+  const PreparedCosts& costs = space_->probe().costs;
+  const double contention = costs.analytic ? costs.analytic->contention : 1;
+  const DataParallelTraits& traits = TraitsOf(point.data_parallel);
+  // R passes take of a backward what its forward takes alone.
+  if (traffic.empty() || contention <= 1 || facts.recomputes ||
+      !MeetsEveryMicrobatch(traits) || !GoesByPass(point, facts)) {
+    return false;
+  }
+  const auto beside = [&](double pass_s, double beside_s) {
+    return pass_s + ContentionSeconds(contention, pass_s, beside_s);
+  };
+  for (size_t stage = 0; stage < stages->size(); ++stage) {
+    StageBound& one = (*stages)[stage];
+    const double reduce_s = traffic[stage].reduce_s;
+    const double gather_s = traits.shards_weights ? traffic[stage].gather_s : 0;
+    const double full_s = beside(one.backward_s(), gather_s + reduce_s);
+    one.forward_s = beside(one.forward_s, gather_s);
+    one.backward_input_s = beside(one.backward_input_s, gather_s);
+    one.backward_weight_s = beside(one.backward_weight_s, reduce_s);
+    one.backward_full_s =
+        facts.full_backward
+            ? full_s
+            : std::min(full_s, one.backward_input_s + one.backward_weight_s);
+  }
+  return true;
+}
+
+PlanBounds::Own PlanBounds::OwnOf(const PlanPoint& point,
+                                  const ScheduleFacts& facts) {
+  Own own;
+  own.stages = Stages(point.group);
+  const PlanGroup& group = point.group;
+  if (synchronised_ && facts.flushes) {
+    const double shards = TraitsOf(point.data_parallel).shards_step
+                              ? static_cast<double>(group.dp) * group.cp
+                              : 1;
+    own.step_s = OptimizerSeconds(group, own.stages, facts, shards);
+  }
+  const std::vector<Traffic> traffic = TrafficOf(point, own.stages, facts);
+  own.extra = ExtraOf(point, traffic, facts);
+  own.is_longer = Lengthen(point, traffic, facts, &own.stages);
+  return own;
 }
 
 double PlanBounds::Passes(const PlanGroup& group,
@@ -360,21 +427,18 @@ double PlanBounds::StepSeconds(const PlanGroup& group) {
   return Passes(group, stages, facts, Extra()) + step;
 }
 
-double PlanBounds::StepSeconds(const PlanPoint& point) {
-  const PlanGroup& group = point.group;
-  const ScheduleFacts& facts = FactsOf(group);
-  if (facts.rank_of_stage.empty()) return 0;
-  const std::vector<StageBound> stages = Stages(group);
-  const bool shards = TraitsOf(point.data_parallel).shards_step;
-  const double step =
-      synchronised_ && facts.flushes
-          ? OptimizerSeconds(
-                group, stages, facts,
-                shards ? static_cast<double>(group.dp) * group.cp : 1)
-          : 0;
-  const Extra extra = ExtraOf(point, stages, facts);
+double PlanBounds::ClosedSeconds(const PlanGroup& group,
+                                 const ScheduleFacts& facts,
+                                 const Own& own) const {
   // Gathers of the next step may run beside the optimizer.
-  return std::max(Passes(group, stages, facts, extra) + step, extra.stream_s);
+  return std::max(Passes(group, own.stages, facts, own.extra) + own.step_s,
+                  own.extra.stream_s);
+}
+
+double PlanBounds::StepSeconds(const PlanPoint& point) {
+  const ScheduleFacts& facts = FactsOf(point.group);
+  if (facts.rank_of_stage.empty()) return 0;
+  return ClosedSeconds(point.group, facts, OwnOf(point, facts));
 }
 
 }  // namespace pipewright

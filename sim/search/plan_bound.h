@@ -95,8 +95,33 @@ class PlanBounds {
     std::vector<double> rank_after_s;  // behind the last one of each rank
     double stream_s = 0;  // collectives of one rank, one after the other
   };
-  Extra ExtraOf(const PlanPoint& point, const std::vector<StageBound>& stages,
+  // Least seconds on the network of what a stage has for its replicas.
+  struct Traffic {
+    double reduce_s = 0;  // gradients
+    double gather_s = 0;  // weights
+  };
+  // What a point has beside its group: collectives, and passes that are longer
+  // beside them.
+  struct Own {
+    std::vector<StageBound> stages;
+    Extra extra;
+    double step_s = 0;  // of the optimizer
+    bool is_longer = false;
+  };
+  Own OwnOf(const PlanPoint& point, const ScheduleFacts& facts);
+  // Are gradients, or weights too, on their way with every pass?
+  bool GoesByPass(const PlanPoint& point, const ScheduleFacts& facts) const;
+  // [stage]; empty where nothing counts.
+  std::vector<Traffic> TrafficOf(const PlanPoint& point,
+                                 const std::vector<StageBound>& stages,
+                                 const ScheduleFacts& facts) const;
+  Extra ExtraOf(const PlanPoint& point, const std::vector<Traffic>& traffic,
                 const ScheduleFacts& facts) const;
+  bool Lengthen(const PlanPoint& point, const std::vector<Traffic>& traffic,
+                const ScheduleFacts& facts,
+                std::vector<StageBound>* stages) const;
+  double ClosedSeconds(const PlanGroup& group, const ScheduleFacts& facts,
+                       const Own& own) const;
   double OptimizerSeconds(const PlanGroup& group,
                           const std::vector<StageBound>& stages,
                           const ScheduleFacts& facts, double shards) const;
@@ -113,7 +138,8 @@ class PlanBounds {
   double memory_limit_ = 0;
   double least_factor_ = 1;  // of a pass, whatever its microbatch
   std::mutex mutex_;
-  using BlockKey = std::tuple<int, int, int, int, int, int, int, int, bool>;
+  using BlockKey =
+      std::tuple<int64_t, int, int, int, int, int, int, int, int, bool>;
   absl::flat_hash_map<BlockKey, std::unique_ptr<StageBound>> blocks_;
   absl::flat_hash_map<std::tuple<int, int, int>,
                       std::shared_ptr<const StageLayout>>

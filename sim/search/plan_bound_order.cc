@@ -190,19 +190,19 @@ double PlanBounds::LeastHop(const PlanGroup& group) const {
 
 double PlanBounds::ReplaySeconds(const PlanPoint& point) {
   const PlanGroup& group = point.group;
-  const double closed_s = StepSeconds(point);
   const ScheduleFacts& facts = FactsOf(group);
-  if (!synchronised_ || !facts.flushes || facts.rank_of_stage.empty()) {
-    return closed_s;
-  }
+  if (facts.rank_of_stage.empty()) return 0;
+  const Own own = OwnOf(point, facts);
+  const double closed_s = ClosedSeconds(group, facts, own);
+  if (!synchronised_ || !facts.flushes) return closed_s;
   const std::shared_ptr<const Order> order = OrderOf(group);
   if (order->schedule == nullptr) return closed_s;
-  const std::vector<StageBound> stages = Stages(group);
-  const std::string key =
-      absl::StrCat(group.schedule, " ", group.pp, " ", group.vpp, " ",
-                   group.microbatches, " ", group.layout, " ", group.tp, " ",
-                   group.cp, " ", group.ep, " ", group.microbatch_size, " ",
-                   static_cast<int>(group.recompute), " ", group.dp > 1);
+  // Longer passes are those of a sharding.
+  const std::string key = absl::StrCat(
+      group.schedule, " ", group.pp, " ", group.vpp, " ", group.microbatches,
+      " ", group.layout, " ", group.tp, " ", group.cp, " ", group.ep, " ",
+      group.microbatch_size, " ", static_cast<int>(group.recompute), " ",
+      group.dp, " ", own.is_longer ? static_cast<int>(point.data_parallel) : 0);
   std::shared_ptr<const std::vector<double>> ends;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -212,21 +212,16 @@ double PlanBounds::ReplaySeconds(const PlanPoint& point) {
   if (ends == nullptr) {
     const double pair = space_->request().base.costs.pair_factor.value_or(1);
     ends = std::make_shared<const std::vector<double>>(
-        EndsOf(*order->schedule, stages, least_factor_ / std::min(1.0, pair),
-               LeastHop(group), pair));
+        EndsOf(*order->schedule, own.stages,
+               least_factor_ / std::min(1.0, pair), LeastHop(group), pair));
     const std::lock_guard<std::mutex> lock(mutex_);
     replays_.try_emplace(key, ends);
   }
-  const Extra extra = ExtraOf(point, stages, facts);
   double most = 0;
   for (size_t rank = 0; rank < ends->size(); ++rank) {
-    most = std::max(most, (*ends)[rank] + extra.rank_after_s[rank]);
+    most = std::max(most, (*ends)[rank] + own.extra.rank_after_s[rank]);
   }
-  const bool shards = TraitsOf(point.data_parallel).shards_step;
-  const double step =
-      OptimizerSeconds(group, stages, facts,
-                       shards ? static_cast<double>(group.dp) * group.cp : 1);
-  return std::max(closed_s, extra.before_s + most + step);
+  return std::max(closed_s, own.extra.before_s + most + own.step_s);
 }
 
 std::shared_ptr<const StageMemory> PlanBounds::MemoryOf(

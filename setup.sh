@@ -11,10 +11,11 @@ Usage: ./setup.sh COMMAND
   demo      install packages, build, reproduce a published table and draw the
             schedule of one of its settings
   test      install packages, build everything with warnings as errors, run
-            all tests and the benchmarks once; with CI=true also sanitize
+            all tests and the benchmarks once; what can corrupt memory also
+            with sanitizers
   deps      only install the packages to build
   build     deps, then build build/release/pipewright
-  sanitize  deps, then build and test with address and undefined-behaviour
+  sanitize  deps, then build and test all with address and undefined-behaviour
             sanitizers
 
 Installing needs root or sudo; without them the missing packages are named.
@@ -30,9 +31,6 @@ BUILD_PACKAGES=(
   libopenmpi-dev openmpi-bin zlib1g-dev libsqlite3-dev libtomlplusplus-dev
 )
 BROWSER_PACKAGES=(chromium:chromium nodejs:node npm:npm)
-
-# CI has 90 minutes: sanitized tests begin before this second of them, or not.
-SANITIZE_BEFORE=1900
 
 note() { printf '== [%d s] %s\n' "$SECONDS" "$*"; }
 fail() {
@@ -171,40 +169,20 @@ browser() {
   fi
 }
 
-# sanitize [FOLDER]: FOLDER is a build of the same sources, whose test cases are
-# linked as they are. Cases are not sanitized, so compiling them again would only
-# take time. With it two checks are left out, which take a quarter of the time: of
-# alignment, and of null, which the address sanitizer finds where it is read.
 sanitize() {
   deps
   # Listing the tests while building runs the binary. Leaks are not looked for:
   # registered rows live to the end and are reported after SimGrid has run.
   export ASAN_OPTIONS=detect_leaks=0:malloc_context_size=8
-  cmake --preset dev -DPIPEWRIGHT_TEST_OBJECTS="${1:-}" \
-    -DPIPEWRIGHT_NOT_SANITIZED="${1:+null,alignment}"
-  local failed=0
-  { compile dev all && note "tests with sanitizers" &&
-    ctest --preset dev --parallel "$(test_jobs)"; } || failed=$?
-  # The next build in this folder compiles all, with all checks.
-  [[ -z ${1:-} ]] || cmake --preset dev -DPIPEWRIGHT_TEST_OBJECTS= \
-    -DPIPEWRIGHT_NOT_SANITIZED=
-  return "$failed"
+  compile dev all
+  note "tests with sanitizers"
+  ctest --preset dev --parallel "$(test_jobs)"
 }
 
 test_all() {
   deps
   browser
   compile ci all
-  if [[ ${CI:-} == true ]]; then
-    # To build and test with sanitizers takes 1.2 times as long as what is done
-    # so far, the other tests 0.4 times; a machine on which that is too much for
-    # CI runs the others.
-    if [[ $SECONDS -lt $SANITIZE_BEFORE ]]; then
-      sanitize "$PWD/build/ci"
-    else
-      note "slow machine: not sanitized; ./setup.sh sanitize does that"
-    fi
-  fi
   note "tests"
   ctest --preset ci --parallel "$(test_jobs)"
 }

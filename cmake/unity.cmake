@@ -1,107 +1,106 @@
 # Several files of one folder in one compilation, which reads the headers that
 # they share once. For the presets whose time counts: demo, ci, dev. `release`
 # compiles file by file, for clang-tidy, and shows what a file fails to include.
-# Names in anonymous namespaces are therefore unique within a folder, and among
-# files with JSON (below); not in schedules/ and topologies/, where each file is on
-# its own.
+#
+# A schedule, a shape, a table and a test has a namespace with the file's name
+# around its anonymous one (tests/layering_test.cc). Elsewhere names in anonymous
+# namespaces are unique within a folder.
 option(PIPEWRIGHT_UNITY "Compile the files of a folder together" OFF)
 
-# About so many, so that two compilers always have work, and none needs more than
-# a GiB.
-set(PIPEWRIGHT_UNITY_FILES 8)
+# Bytes of source in one compilation: two compilers always have work, and none
+# needs more than a GiB.
+set(PIPEWRIGHT_UNITY_BYTES 60000)
 
-# The header that most work touches. Files that see it are compiled together, and
-# apart from the others, which a change of it then leaves alone.
-set(PIPEWRIGHT_UNITY_HEADER sim/program/program.h)
+# What words, draws or compares a result. It runs once a command, and takes 20 to
+# 40 % less to compile at -O1.
+set(PIPEWRIGHT_LIGHT "sim/(report|reproduce|plot|explain|diagnose|compare)/\
+|sim/config/(.*_(help|text|texts|reference)|idle_.*|flags|check_texts)\\.cc$")
 
-# The templates of nlohmann's JSON take each compilation 7 s, with sanitizers 14.
-# So files of all folders that see them are compiled together, apart by which of
-# its two types they use; what they name in anonymous namespaces is unique among
-# them as well.
-set(PIPEWRIGHT_UNITY_JSON nlohmann/json.hpp)
+# What can corrupt memory: readers of files from outside, and what works on arrays
+# by index. The sanitized tests of `ci` compile these files with sanitizers.
+set(PIPEWRIGHT_EXPOSED "sim/(engine|program|schedule|trace|profile|sequences)/\
+|sim/model/hf_config\\.cc$|sim/config/config_(io|mapping|message|textproto|tree|values)\\.cc$\
+|sim/search/(foreign_[a-z]*|shell_words)\\.cc$\
+|sim/diagnose/(read_table|table_rows|kineto_job|trace_job)\\.cc$\
+|sim/compare/(foreign_trace|run_summary)\\.cc$|sim/plot/read_points\\.cc$\
+|sim/sweep/(reader|expression|sweep_file)\\.cc$\
+|calibrate/(import|kineto)_[a-z_]*\\.cc$\
+|execute/transport/[a-z_]*\\.cc$|kernels/cpu/")
 
-# Is `header` among what `path` includes, or what that includes, as it was when
-# CMake ran? An answer that has become wrong costs time; where it puts both types
-# of JSON into one compilation that fails, and CMake has to run again.
-function(sees_header path header result)
-  get_property(known GLOBAL PROPERTY sees_${header}_${path})
-  if("${known}" STREQUAL "")
-    set(known FALSE)
-    set(file ${PROJECT_SOURCE_DIR}/${path})
-    if(path STREQUAL header)
-      set(known TRUE)
-    elseif(EXISTS ${file})
-      file(STRINGS ${file} includes
-        REGEX "^#include (\"(sim|execute|calibrate)/|<nlohmann/)")
-      foreach(include IN LISTS includes)
-        string(REGEX REPLACE "^#include [\"<]([^\">]*)[\">].*" "\\1" next
-          "${include}")
-        sees_header(${next} ${header} known)
-        if(known)
-          break()
-        endif()
-      endforeach()
-    endif()
-    set_property(GLOBAL PROPERTY sees_${header}_${path} ${known})
+# part_of(PATH RESULT): EXPOSED, LIGHT or PLAIN.
+function(part_of path result)
+  set(part PLAIN)
+  if(path MATCHES "^(${PIPEWRIGHT_EXPOSED})")
+    set(part EXPOSED)
+  elseif(path MATCHES "^(${PIPEWRIGHT_LIGHT})")
+    set(part LIGHT)
   endif()
-  set(${result} ${known} PARENT_SCOPE)
+  set(${result} ${part} PARENT_SCOPE)
 endfunction()
 
-# Where `path` is compiled: its folder, or for all folders that of JSON.
-function(unity_folder path result)
-  cmake_path(GET path PARENT_PATH folder)
-  string(MAKE_C_IDENTIFIER ${folder} folder)
-  sees_header(${path} ${PIPEWRIGHT_UNITY_JSON} sees)
-  if(sees)
-    file(STRINGS ${PROJECT_SOURCE_DIR}/${path} plain
-      REGEX "nlohmann::json($|[^a-z_])")
-    file(STRINGS ${PROJECT_SOURCE_DIR}/${path} ordered REGEX "ordered_json")
-    if(plain AND NOT ordered)
-      set(folder json_plain)
-    else()
-      set(folder json)
-    endif()
-  endif()
-  sees_header(${path} ${PIPEWRIGHT_UNITY_HEADER} sees)
-  if(sees)
-    string(APPEND folder _program)
-  endif()
-  set(${result} ${folder} PARENT_SCOPE)
+# set_light(FILE...): FILE is optimized less in a build for use.
+function(set_light)
+  set_source_files_properties(${ARGN} PROPERTIES
+    COMPILE_OPTIONS $<$<CONFIG:Release>:-O1>)
 endfunction()
 
+# compile_folders_together(TARGET): groups are the same for each target of this
+# directory. One group holds files of one folder and one part.
 function(compile_folders_together target)
+  get_target_property(sources ${target} SOURCES)
+  set(groups)
+  foreach(source IN LISTS sources)
+    cmake_path(ABSOLUTE_PATH source)
+    cmake_path(RELATIVE_PATH source BASE_DIRECTORY ${PROJECT_SOURCE_DIR}
+      OUTPUT_VARIABLE path)
+    if(NOT path MATCHES "\\.cc$" OR path MATCHES "^(build|\\.\\.)/")
+      continue()
+    endif()
+    part_of(${path} part)
+    if(NOT PIPEWRIGHT_UNITY)
+      if(part STREQUAL "LIGHT")
+        set_light(${source})
+      endif()
+      continue()
+    endif()
+    cmake_path(GET path PARENT_PATH folder)
+    string(MAKE_C_IDENTIFIER "${part}_${folder}" group)
+    # Headers of SimGrid and protobuf are no others' business.
+    if(path MATCHES "/simgrid_[a-z]+\\.cc$")
+      string(APPEND group _simgrid)
+    elseif(path MATCHES
+        "_io\\.cc$|/config_(mapping|message|textproto|values)\\.cc$")
+      string(APPEND group _proto)
+    endif()
+    file(SIZE ${source} bytes)
+    if(NOT group IN_LIST groups)
+      list(APPEND groups ${group})
+      set(bytes_${group} 0)
+    endif()
+    list(APPEND files_${group} ${source})
+    math(EXPR bytes_${group} "${bytes_${group}} + ${bytes}")
+    set(bytes_of_${source} ${bytes})
+  endforeach()
   if(NOT PIPEWRIGHT_UNITY)
     return()
   endif()
-  get_target_property(sources ${target} SOURCES)
-  foreach(source IN LISTS sources)
-    cmake_path(RELATIVE_PATH source BASE_DIRECTORY ${PROJECT_SOURCE_DIR}
-      OUTPUT_VARIABLE path)
-    # Headers of SimGrid and protobuf are no others' business.
-    if(NOT path MATCHES "^(sim|calibrate|execute)/.*\\.cc$"
-        OR path MATCHES "^sim/reproduce/"
-        OR path MATCHES "/simgrid_[a-z]+\\.cc$|_io\\.cc$")
-      continue()
+  get_target_property(binary ${target} BINARY_DIR)
+  foreach(group IN LISTS groups)
+    # As many of the same size as fit, and no small one at the end.
+    math(EXPR units "(${bytes_${group}} + ${PIPEWRIGHT_UNITY_BYTES} / 2)
+      / ${PIPEWRIGHT_UNITY_BYTES}")
+    if(units EQUAL 0)
+      set(units 1)
     endif()
-    unity_folder(${path} folder)
-    list(APPEND folders ${folder})
-    list(APPEND files_${folder} ${source})
-  endforeach()
-  list(REMOVE_DUPLICATES folders)
-  foreach(folder IN LISTS folders)
-    list(LENGTH files_${folder} files)
-    # One or two files over are no reason for one more.
-    math(EXPR groups "(${files} + ${PIPEWRIGHT_UNITY_FILES} - 3)
-      / ${PIPEWRIGHT_UNITY_FILES}")
-    if(groups EQUAL 0)
-      set(groups 1)
-    endif()
-    set(index 0)
-    foreach(source IN LISTS files_${folder})
-      math(EXPR group "${index} * ${groups} / ${files}")
-      math(EXPR index "${index} + 1")
+    set(before 0)
+    foreach(source IN LISTS files_${group})
+      math(EXPR unit "${before} * ${units} / ${bytes_${group}}")
+      math(EXPR before "${before} + ${bytes_of_${source}}")
       set_source_files_properties(${source} PROPERTIES
-        UNITY_GROUP ${folder}_${group})
+        UNITY_GROUP ${group}_${unit})
+      if(group MATCHES "^LIGHT_")
+        set_light(${binary}/CMakeFiles/${target}.dir/Unity/unity_${group}_${unit}_cxx.cxx)
+      endif()
     endforeach()
   endforeach()
   set_target_properties(${target} PROPERTIES

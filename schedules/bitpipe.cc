@@ -10,7 +10,7 @@
 #include "sim/schedule/builder.h"
 #include "sim/schedule/registry.h"
 
-namespace pipewright {
+namespace pipewright::bitpipe {
 namespace {
 
 constexpr char kName[] = "bitpipe";
@@ -141,4 +141,4 @@ const RegisterSchedule kRow({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::bitpipe

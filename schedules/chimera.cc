@@ -11,7 +11,7 @@
 #include "sim/schedule/builder.h"
 #include "sim/schedule/registry.h"
 
-namespace pipewright {
+namespace pipewright::chimera {
 namespace {
 
 constexpr char kName[] = "chimera";
@@ -96,4 +96,4 @@ const RegisterSchedule kRow({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::chimera

@@ -11,7 +11,7 @@
 #include "sim/schedule/nearest.h"
 #include "sim/schedule/registry.h"
 
-namespace pipewright {
+namespace pipewright::dualpipe {
 namespace {
 
 constexpr char kName[] = "dualpipe";
@@ -94,4 +94,4 @@ const RegisterSchedule kRow({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::dualpipe

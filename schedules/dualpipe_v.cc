@@ -10,7 +10,7 @@
 #include "sim/schedule/nearest.h"
 #include "sim/schedule/registry.h"
 
-namespace pipewright {
+namespace pipewright::dualpipe_v {
 namespace {
 
 constexpr char kName[] = "dualpipe-v";
@@ -77,4 +77,4 @@ const RegisterSchedule kRow({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::dualpipe_v

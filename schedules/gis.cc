@@ -5,7 +5,7 @@
 #include "schedules/group_interleaved.h"
 #include "sim/schedule/registry.h"
 
-namespace pipewright {
+namespace pipewright::gis {
 namespace {
 
 absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
@@ -59,4 +59,4 @@ const RegisterSchedule kRow({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::gis

@@ -5,7 +5,7 @@
 #include "schedules/group_interleaved.h"
 #include "sim/schedule/registry.h"
 
-namespace pipewright {
+namespace pipewright::gis_h {
 namespace {
 
 int Group(const ScheduleParams& params) { return (params.pp + 1) / 2; }
@@ -76,4 +76,4 @@ const RegisterSchedule kRow({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::gis_h

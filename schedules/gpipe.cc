@@ -5,7 +5,7 @@
 #include "sim/schedule/builder.h"
 #include "sim/schedule/registry.h"
 
-namespace pipewright {
+namespace pipewright::gpipe {
 namespace {
 
 absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
@@ -56,4 +56,4 @@ const RegisterSchedule kRow({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::gpipe

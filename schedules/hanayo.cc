@@ -11,7 +11,7 @@
 #include "sim/schedule/registry.h"
 #include "sim/schedule/wave_order.h"
 
-namespace pipewright {
+namespace pipewright::hanayo {
 namespace {
 
 constexpr char kName[] = "hanayo";
@@ -82,4 +82,4 @@ const RegisterSchedule kRow({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::hanayo

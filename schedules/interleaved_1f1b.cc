@@ -8,7 +8,7 @@
 #include "sim/schedule/microbatch_groups.h"
 #include "sim/schedule/registry.h"
 
-namespace pipewright {
+namespace pipewright::interleaved_1f1b {
 namespace {
 
 constexpr char kName[] = "interleaved-1f1b";
@@ -162,4 +162,4 @@ const RegisterSchedule kRow({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::interleaved_1f1b

@@ -9,7 +9,7 @@
 #include "sim/schedule/microbatch_groups.h"
 #include "sim/schedule/registry.h"
 
-namespace pipewright {
+namespace pipewright::interleaved_zb {
 namespace {
 
 constexpr char kName[] = "interleaved-zb";
@@ -125,4 +125,4 @@ const RegisterSchedule kRow({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::interleaved_zb

@@ -8,7 +8,7 @@
 #include "sim/schedule/builder.h"
 #include "sim/schedule/registry.h"
 
-namespace pipewright {
+namespace pipewright::one_f_one_b_v {
 namespace {
 
 absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
@@ -74,4 +74,4 @@ const RegisterSchedule kRow({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::one_f_one_b_v

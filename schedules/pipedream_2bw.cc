@@ -5,7 +5,7 @@
 // versions. A reconstruction from the paper's abstract.
 #include "schedules/unflushed.h"
 
-namespace pipewright {
+namespace pipewright::pipedream_2bw {
 namespace {
 
 absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
@@ -29,4 +29,4 @@ const RegisterSchedule kRow({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::pipedream_2bw

@@ -5,7 +5,7 @@
 // last rank predicts too); this is the text.
 #include "schedules/unflushed.h"
 
-namespace pipewright {
+namespace pipewright::pipeoptim {
 namespace {
 
 absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
@@ -29,4 +29,4 @@ const RegisterSchedule kRow({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::pipeoptim

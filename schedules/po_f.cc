@@ -3,7 +3,7 @@
 #include "schedules/group_interleaved.h"
 #include "sim/schedule/registry.h"
 
-namespace pipewright {
+namespace pipewright::po_f {
 namespace {
 
 absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
@@ -25,4 +25,4 @@ const RegisterSchedule kRow({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::po_f

@@ -4,7 +4,7 @@
 #include "schedules/group_interleaved.h"
 #include "sim/schedule/registry.h"
 
-namespace pipewright {
+namespace pipewright::po_h {
 namespace {
 
 absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
@@ -27,4 +27,4 @@ const RegisterSchedule kRow({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::po_h

@@ -10,7 +10,7 @@
 #include "sim/schedule/microbatch_groups.h"
 #include "sim/schedule/registry.h"
 
-namespace pipewright {
+namespace pipewright::seq1f1b {
 namespace {
 
 constexpr char kName[] = "seq1f1b";
@@ -134,4 +134,4 @@ const RegisterSchedule kRow({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::seq1f1b

@@ -14,7 +14,7 @@
 #include "sim/schedule/builder.h"
 #include "sim/schedule/registry.h"
 
-namespace pipewright {
+namespace pipewright::slimpipe {
 namespace {
 
 constexpr char kName[] = "slimpipe";
@@ -126,4 +126,4 @@ const RegisterSchedule kRow({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::slimpipe

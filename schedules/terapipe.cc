@@ -10,7 +10,7 @@
 #include "sim/schedule/builder.h"
 #include "sim/schedule/registry.h"
 
-namespace pipewright {
+namespace pipewright::terapipe {
 namespace {
 
 constexpr char kName[] = "terapipe";
@@ -125,4 +125,4 @@ const RegisterSchedule kRow({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::terapipe

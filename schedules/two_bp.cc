@@ -8,7 +8,7 @@
 #include "sim/schedule/builder.h"
 #include "sim/schedule/registry.h"
 
-namespace pipewright {
+namespace pipewright::two_bp {
 namespace {
 
 constexpr char kName[] = "2bp";
@@ -94,4 +94,4 @@ const RegisterSchedule kRow({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::two_bp

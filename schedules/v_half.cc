@@ -5,7 +5,7 @@
 
 #include "schedules/v_family.h"
 
-namespace pipewright {
+namespace pipewright::v_half {
 namespace {
 
 absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
@@ -78,4 +78,4 @@ const RegisterSchedule kRow({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::v_half

@@ -17,7 +17,7 @@
 
 #include "schedules/v_family.h"
 
-namespace pipewright {
+namespace pipewright::v_min {
 namespace {
 
 absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
@@ -91,4 +91,4 @@ const RegisterSchedule kRow({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::v_min

@@ -12,7 +12,7 @@ constexpr PassKind kKinds[kVKinds] = {
     PassKind::kForward,        PassKind::kForward,
     PassKind::kBackwardInput,  PassKind::kBackwardInput,
     PassKind::kBackwardWeight, PassKind::kBackwardWeight};
-constexpr int kChunks[kVKinds] = {0, 1, 1, 0, 1, 0};
+constexpr int kChunkOf[kVKinds] = {0, 1, 1, 0, 1, 0};
 
 }  // namespace
 
@@ -24,7 +24,7 @@ Schedule VSchedule(absl::string_view name, const VOrders& orders) {
     const uint8_t* const order = orders.rank(rank);
     for (int position = 0; position < orders.length(); ++position) {
       const int kind = order[position];
-      builder.Add(rank, kKinds[kind], counts[kind]++, kChunks[kind]);
+      builder.Add(rank, kKinds[kind], counts[kind]++, kChunkOf[kind]);
     }
   }
   return std::move(builder).Finish();

@@ -14,7 +14,7 @@ namespace pipewright {
 namespace {
 
 constexpr int kSmallRanks = 8;
-constexpr int kChunks = 2;  // of a microbatch on a rank
+constexpr int kChunksOfRank = 2;  // of a microbatch on a rank
 constexpr int kMaxSmallMicrobatches = 4 * kSmallRanks;
 constexpr int64_t kMinBlocks = 4;
 // Turns of a family are this many places apart in the order of trial.
@@ -100,8 +100,8 @@ std::map<Family, double> SmallSpans(int pp, int microbatches, int limit,
   // V-Min, V-Half and V-ZB, section 4 of the source); rounding may still leave
   // no block.
   std::map<Family, double> spans;
-  for (int small_limit = scaled(limit - kChunks) + kChunks;
-       spans.empty() && small_limit <= 2 * kSmallRanks + kChunks;
+  for (int small_limit = scaled(limit - kChunksOfRank) + kChunksOfRank;
+       spans.empty() && small_limit <= 2 * kSmallRanks + kChunksOfRank;
        ++small_limit) {
     Planner planner(kSmallRanks, small_microbatches, small_limit, costs);
     for (const Candidate& candidate : planner.Candidates()) {

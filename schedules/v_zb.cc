@@ -12,7 +12,7 @@
 #include "sim/base/error_parts.h"
 #include "sim/base/status.h"
 
-namespace pipewright {
+namespace pipewright::v_zb {
 namespace {
 
 // A limit is met when it is met but for rounding.
@@ -95,4 +95,4 @@ const RegisterSchedule kRow({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::v_zb

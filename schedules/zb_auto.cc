@@ -12,7 +12,7 @@
 #include "sim/schedule/builder.h"
 #include "sim/schedule/registry.h"
 
-namespace pipewright {
+namespace pipewright::zb_auto {
 namespace {
 
 constexpr char kName[] = "zb-auto";
@@ -148,4 +148,4 @@ const RegisterSchedule kRow({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::zb_auto

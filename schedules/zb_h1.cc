@@ -9,7 +9,7 @@
 #include "sim/schedule/builder.h"
 #include "sim/schedule/registry.h"
 
-namespace pipewright {
+namespace pipewright::zb_h1 {
 namespace {
 
 constexpr char kPaper[] = "paper";
@@ -141,4 +141,4 @@ const RegisterSchedule kRow({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::zb_h1

@@ -8,7 +8,7 @@
 #include "sim/schedule/builder.h"
 #include "sim/schedule/registry.h"
 
-namespace pipewright {
+namespace pipewright::zb_h2 {
 namespace {
 
 void AddRank(int pp, int rank, int microbatches, ScheduleBuilder& builder) {
@@ -96,4 +96,4 @@ const RegisterSchedule kRow({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::zb_h2

@@ -13,7 +13,7 @@
 #include "sim/schedule/builder.h"
 #include "sim/schedule/registry.h"
 
-namespace pipewright {
+namespace pipewright::zb_v {
 namespace {
 
 constexpr char kName[] = "zb-v";
@@ -180,4 +180,4 @@ const RegisterSchedule kRow({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::zb_v

@@ -13,7 +13,7 @@
 #include "sim/schedule/builder.h"
 #include "sim/schedule/registry.h"
 
-namespace pipewright {
+namespace pipewright::zeropp {
 namespace {
 
 constexpr char kName[] = "zeropp";
@@ -122,4 +122,4 @@ const RegisterSchedule kRow({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::zeropp

@@ -16,7 +16,7 @@ constexpr int64_t kNever = -1;
 
 // A pass that a rank could run. Smaller is better: earlier, then B before F
 // before W, then by unit, chunk and microbatch.
-struct Candidate {
+struct NextPass {
   int64_t start = 0;
   PassKind kind = PassKind::kForward;
   int chunk = 0;
@@ -24,7 +24,7 @@ struct Candidate {
   // Kind, unit, place of the chunk.
   std::tuple<int, int, int> rank_key;
 
-  bool operator<(const Candidate& other) const {
+  bool operator<(const NextPass& other) const {
     return std::tie(start, rank_key, microbatch) <
            std::tie(other.start, other.rank_key, other.microbatch);
   }
@@ -38,9 +38,10 @@ struct RankState {
   std::vector<int> forward, backward, weight;
 };
 
-class Planner {
+class ZeroPpPlanner {
  public:
-  Planner(const ScheduleParams& params, int unit, ScheduleBuilder& builder)
+  ZeroPpPlanner(const ScheduleParams& params, int unit,
+                ScheduleBuilder& builder)
       : pp_(params.pp),
         vpp_(params.vpp),
         microbatches_(params.microbatches),
@@ -70,7 +71,7 @@ class Planner {
       }
       const int rank = awake.top().second;
       awake.pop();
-      Candidate best;
+      NextPass best;
       if (!Best(rank, &best)) continue;
       if (best.start > ranks_[rank].clock) {
         ranks_[rank].clock = best.start;
@@ -90,16 +91,16 @@ class Planner {
     return static_cast<size_t>(stage) * microbatches_ + microbatch;
   }
 
-  bool Best(int rank, Candidate* best) const {
+  bool Best(int rank, NextPass* best) const {
     const RankState& state = ranks_[rank];
     bool found = false;
     const auto offer = [&](PassKind kind, int priority, int chunk, int place,
                            int microbatch, int64_t ready) {
-      const Candidate candidate = {std::max(state.clock, ready),
-                                   kind,
-                                   chunk,
-                                   microbatch,
-                                   {priority, microbatch / unit_, place}};
+      const NextPass candidate = {std::max(state.clock, ready),
+                                  kind,
+                                  chunk,
+                                  microbatch,
+                                  {priority, microbatch / unit_, place}};
       if (found && !(candidate < *best)) return;
       *best = candidate;
       found = true;
@@ -133,7 +134,7 @@ class Planner {
     return found;
   }
 
-  void Commit(int rank, const Candidate& pass) {
+  void Commit(int rank, const NextPass& pass) {
     RankState& state = ranks_[rank];
     const size_t cell = Cell(pass.chunk * pp_ + rank, pass.microbatch);
     builder_.Add(rank, pass.kind, pass.microbatch, pass.chunk);
@@ -164,7 +165,7 @@ void AddUnitOrders(const ScheduleParams& params, int unit,
   for (int rank = 0; rank < params.pp; ++rank) {
     builder.Reserve(rank, int64_t{3} * params.vpp * params.microbatches);
   }
-  Planner(params, unit, builder).Run();
+  ZeroPpPlanner(params, unit, builder).Run();
 }
 
 }  // namespace pipewright

@@ -11,7 +11,7 @@
 #include "tests/support/paths.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::charts_test {
 namespace {
 
 using testing::TemporaryFolder;
@@ -131,4 +131,4 @@ TEST_CASE("charts: NOTICE names the version of the lock file", "[build]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::charts_test

@@ -1,36 +1,41 @@
-# What ctest runs of pipewright_tests. Labels: `nodes` are two Open MPI daemons
-# over TCP, where the set-up of the network decides; not in the presets'
-# default (ctest -L nodes).
-#
-# In a plain build each TEST_CASE is one entry. With sanitizers a process needs
-# seconds to start, so each test file is one entry, and cases tagged [long] are
-# left to plain builds.
+# What ctest runs of pipewright_tests: each test file is one entry, so that a
+# process is not started for each case. Labels: `nodes` are two Open MPI daemons
+# over TCP, where the set-up of the network decides; not in the presets' default
+# (ctest -L nodes). Cases tagged [long] are left to plain builds.
+set(left_out)
 if(PIPEWRIGHT_SANITIZE)
+  set(left_out "[long]")
+endif()
+
+# add_entries_of(TARGET ARGUMENT...): with the arguments of entries_of_files.cmake.
+function(add_entries_of target)
   set(script ${CMAKE_CURRENT_SOURCE_DIR}/entries_of_files.cmake)
-  set(entries ${CMAKE_CURRENT_BINARY_DIR}/entries_of_files.ctest.cmake)
-  add_custom_command(TARGET pipewright_tests POST_BUILD
-    COMMAND ${CMAKE_COMMAND} -DTESTS=$<TARGET_FILE:pipewright_tests>
-      -DOUTPUT=${entries} -DFOLDER=${CMAKE_CURRENT_BINARY_DIR} -P ${script}
+  set(entries ${CMAKE_CURRENT_BINARY_DIR}/${target}.ctest.cmake)
+  add_custom_command(TARGET ${target} POST_BUILD
+    COMMAND ${CMAKE_COMMAND} -E env ASAN_OPTIONS=detect_leaks=0
+      ${CMAKE_COMMAND} -DTESTS=$<TARGET_FILE:${target}>
+      -DOUTPUT=${entries} -DFOLDER=${CMAKE_CURRENT_BINARY_DIR} ${ARGN}
+      -P ${script}
     BYPRODUCTS ${entries}
     VERBATIM)
   # Until the tests are built, ctest says so.
-  set(start ${CMAKE_CURRENT_BINARY_DIR}/entries_of_files.start.cmake)
+  set(start ${CMAKE_CURRENT_BINARY_DIR}/${target}.start.cmake)
   file(WRITE ${start} "if(EXISTS \"${entries}\")
   include(\"${entries}\")
 else()
-  add_test(pipewright_tests_NOT_BUILT pipewright_tests_NOT_BUILT)
+  add_test(${target}_NOT_BUILT ${target}_NOT_BUILT)
 endif()
 ")
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${start})
-  set(left_out "[long]")
-else()
-  catch_discover_tests(pipewright_tests TEST_SPEC "~[mpi]~[nodes]~[.]")
-  # They fill the machine with processes whose last words are under a time-out.
-  catch_discover_tests(pipewright_tests TEST_SPEC "[mpi]~[nodes]~[.]"
-    PROPERTIES RUN_SERIAL ON)
-  catch_discover_tests(pipewright_tests TEST_SPEC "[nodes]~[.]"
-    PROPERTIES RUN_SERIAL ON LABELS nodes)
-  set(left_out "")
+endfunction()
+
+add_entries_of(pipewright_tests "-DLEFT_OUT=${left_out}")
+if(TARGET pipewright_tests_sanitized)
+  # The cases that reach the sanitized files, a few rounds of each.
+  add_entries_of(pipewright_tests_sanitized "-DLEFT_OUT=[long]"
+    -DPREFIX=sanitized. "-DTAGS=[fuzz],[engine],[program],[schedule],[trace],[sequences],[kernels],[sockets]"
+    "-DENVIRONMENT=ASAN_OPTIONS=detect_leaks=0:malloc_context_size=8\\;\
+PIPEWRIGHT_FUZZ_SECONDS=6\\;PIPEWRIGHT_TEST_ROUNDS=0.125")
 endif()
 
 # No case drops out: what ctest would run is all that the binary has.

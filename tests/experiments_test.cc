@@ -15,7 +15,7 @@
 #include "tests/support/paths.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::experiments_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -83,4 +83,4 @@ TEST_CASE("experiments: schedule files pass check", "[experiments]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::experiments_test

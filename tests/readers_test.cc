@@ -15,7 +15,7 @@
 #include "sim/base/input.h"
 #include "tests/support/paths.h"
 
-namespace pipewright {
+namespace pipewright::readers_test {
 namespace {
 
 // Files that open others by themselves, with what they open.
@@ -66,4 +66,4 @@ TEST_CASE("readers: no file is opened but through one place", "[layering]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::readers_test

@@ -16,7 +16,7 @@
 #include "sim/base/file.h"
 #include "tests/support/paths.h"
 
-namespace pipewright {
+namespace pipewright::repository_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -256,4 +256,4 @@ TEST_CASE("repository: only surroundings may be missing", "[repository]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::repository_test

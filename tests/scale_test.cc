@@ -10,7 +10,7 @@
 #include "tests/support/run_binary.h"
 #include "tests/support/w1_by_hand.h"
 
-namespace pipewright {
+namespace pipewright::scale_test {
 namespace {
 
 using testing::BinaryResult;
@@ -87,4 +87,4 @@ TEST_CASE("scale: small w1, fluid and native", "[experiments]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::scale_test

@@ -14,7 +14,7 @@
 #include "tests/support/markdown.h"
 #include "tests/support/paths.h"
 
-namespace pipewright {
+namespace pipewright::words_test {
 namespace {
 
 // Lower case, one blank between words.
@@ -87,4 +87,4 @@ TEST_CASE("words: a phrase is found wherever its lines break", "[docs]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::words_test

@@ -20,7 +20,7 @@
 #include "sim/topology/layout.h"
 #include "sim/topology/registry.h"
 
-namespace pipewright {
+namespace pipewright::dragonfly_plus {
 namespace {
 
 constexpr char kNodesPerLeaf[] = "nodes_per_leaf";
@@ -117,4 +117,4 @@ const RegisterShape kRegistered({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::dragonfly_plus

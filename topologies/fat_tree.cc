@@ -16,7 +16,7 @@
 #include "sim/topology/layout.h"
 #include "sim/topology/registry.h"
 
-namespace pipewright {
+namespace pipewright::fat_tree {
 namespace {
 
 constexpr char kNodesPerLeaf[] = "nodes_per_leaf";
@@ -102,4 +102,4 @@ const RegisterShape kRegistered({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::fat_tree

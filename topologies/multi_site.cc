@@ -14,7 +14,7 @@
 #include "sim/topology/layout.h"
 #include "sim/topology/registry.h"
 
-namespace pipewright {
+namespace pipewright::multi_site {
 namespace {
 
 constexpr char kNodesPerSite[] = "nodes_per_site";
@@ -83,4 +83,4 @@ const RegisterShape kRegistered({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::multi_site

@@ -9,7 +9,7 @@
 #include "sim/topology/layout.h"
 #include "sim/topology/registry.h"
 
-namespace pipewright {
+namespace pipewright::nic_switch {
 namespace {
 
 absl::StatusOr<Cluster> Build(const ShapeParams& params) {
@@ -28,4 +28,4 @@ const RegisterShape kRegistered({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::nic_switch

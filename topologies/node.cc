@@ -5,7 +5,7 @@
 #include "sim/topology/layout.h"
 #include "sim/topology/registry.h"
 
-namespace pipewright {
+namespace pipewright::node {
 namespace {
 
 absl::StatusOr<Cluster> Build(const ShapeParams& params) {
@@ -24,4 +24,4 @@ const RegisterShape kRegistered({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::node

@@ -15,7 +15,7 @@
 #include "sim/topology/layout.h"
 #include "sim/topology/registry.h"
 
-namespace pipewright {
+namespace pipewright::rail_optimised {
 namespace {
 
 constexpr char kNodesPerUnit[] = "nodes_per_unit";
@@ -93,4 +93,4 @@ const RegisterShape kRegistered({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::rail_optimised

@@ -23,7 +23,7 @@
 #include "sim/topology/layout.h"
 #include "sim/topology/registry.h"
 
-namespace pipewright {
+namespace pipewright::torus {
 namespace {
 
 constexpr char kSides[] = "sides";
@@ -144,4 +144,4 @@ const RegisterShape kRegistered({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::torus

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
@@ -10,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/file.h"
+#include "sim/base/json.h"
 #include "sim/base/names.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
@@ -25,8 +25,6 @@
 
 namespace pipewright {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 struct Check {
   ConfigOptions config;
@@ -102,8 +100,10 @@ std::string CheckText(const Json& report) {
   if (report.contains("peak_activations")) {
     absl::StrAppend(
         &text, "peak activations by rank: ",
-        absl::StrJoin(report["peak_activations"].get<std::vector<double>>(),
-                      " "),
+        absl::StrJoin(report["peak_activations"], " ",
+                      [](std::string* out, const Json& peak) {
+                        absl::StrAppend(out, peak.get<double>());
+                      }),
         "\n  ", PeakActivationsNote(report["held_until_weight"].get<double>()),
         "\n");
   }
@@ -184,7 +184,8 @@ absl::Status Check::Fit(const Schedule& schedule, const RunConfig& given,
       MemoryOf(given, run ? *std::move(run) : PreparedRun(), &context));
   (*report)["memory"] = MemoryToJson(memory);
   if (memory.limit_bytes) {
-    (*report)["fits"] = report->value("fits", true) && memory.fits();
+    const Json* const fits = report->find("fits");
+    (*report)["fits"] = (fits == nullptr || fits->get<bool>()) && memory.fits();
   }
   const int worst = memory.memory->WorstRank();
   (*report)["memory_verdict"] =
@@ -226,10 +227,7 @@ absl::Status Check::Run() {
   }
   if (!verdict.ok()) report["error"] = ErrorToJson(verdict);
   PW_RETURN_IF_ERROR(
-      Print(json ? absl::StrCat(report.dump(2, ' ', false,
-                                            Json::error_handler_t::replace),
-                                "\n")
-                 : CheckText(report)));
+      Print(json ? absl::StrCat(report.dump(2), "\n") : CheckText(report)));
   return verdict;
 }
 

@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "absl/strings/ascii.h"
@@ -15,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/input.h"
+#include "sim/base/json.h"
 #include "sim/base/status.h"
 #include "sim/config/config_reference.h"
 #include "sim/config/flags.h"
@@ -55,8 +55,8 @@ std::string Words(const absl::Status& status) {
 }
 
 template <typename Part>
-nlohmann::ordered_json OrNull(const std::optional<Part>& part) {
-  return part ? nlohmann::ordered_json(*part) : nlohmann::ordered_json();
+Json OrNull(const std::optional<Part>& part) {
+  return part ? Json(*part) : Json();
 }
 
 }  // namespace
@@ -240,7 +240,7 @@ void MarkReported() { State().reported = true; }
 
 void SetJson(bool json) { State() = {.json = json}; }
 
-nlohmann::ordered_json ErrorToJson(const absl::Status& status) {
+Json ErrorToJson(const absl::Status& status) {
   const ErrorParts parts = PartsOf(status);
   return {{"exit", ExitCode(status)},     {"file", OrNull(parts.file)},
           {"line", OrNull(parts.line)},   {"field", OrNull(parts.field)},
@@ -252,13 +252,9 @@ int Refuse(const absl::Status& status) {
   if (status.ok() || status.message().empty()) return ExitCode(status);
   std::fprintf(stderr, "pipewright: error: %s\n", Words(status).c_str());
   if (State().json && !State().reported) {
-    const nlohmann::ordered_json object = {{"error", ErrorToJson(status)}};
+    const Json object = {{"error", ErrorToJson(status)}};
     // It makes no difference any more whether this can be written.
-    Print(absl::StrCat(
-              object.dump(2, ' ', false,
-                          nlohmann::ordered_json::error_handler_t::replace),
-              "\n"))
-        .IgnoreError();
+    Print(absl::StrCat(object.dump(2), "\n")).IgnoreError();
   }
   return ExitCode(status);
 }

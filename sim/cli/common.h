@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "sim/base/json.h"
 #include "sim/cli/output_files.h"
 #include "sim/config/config_edit.h"
 #include "sim/config/run_config.h"
@@ -113,7 +113,7 @@ int Refuse(const absl::Status& status);
 // Are refusals wanted as JSON? Once, from the command line.
 void SetJson(bool json);
 // {"exit", "file", "line", "field", "value", "allowed", "message"}.
-nlohmann::ordered_json ErrorToJson(const absl::Status& status);
+Json ErrorToJson(const absl::Status& status);
 // Standard error.
 void PrintWarnings(const std::vector<std::string>& warnings);
 

@@ -1,19 +1,18 @@
 #include "sim/cli/execute_report.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "sim/base/json.h"
 #include "sim/base/quantity.h"
 #include "sim/report/format.h"
+#include "sim/report/report_tree.h"
 
 namespace pipewright {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // The tolerance for fp32.
 constexpr double kFineTolerance = 1e-3;
@@ -240,7 +239,7 @@ std::string HostPeaksText(const ExecuteReport& report) {
 
 std::string ExecuteReportToJson(const ExecuteReport& report,
                                 const std::vector<double>& step_s) {
-  Json out = Json::parse(ReportToJson(report.report));
+  Json out = ReportTree(report.report);
   Json peaks = Json::array();
   Json on_host = Json::array();
   for (size_t rank = 0; rank < report.peak_bytes.size(); ++rank) {

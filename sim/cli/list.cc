@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -9,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "sim/base/error_parts.h"
+#include "sim/base/json.h"
 #include "sim/base/names.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
@@ -29,8 +29,6 @@
 
 namespace pipewright {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr char kExact[] = "exact";
 

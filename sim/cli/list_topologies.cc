@@ -1,6 +1,5 @@
 #include "sim/cli/list_topologies.h"
 
-#include <nlohmann/json.hpp>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "sim/base/file.h"
+#include "sim/base/json.h"
 #include "sim/base/status.h"
 #include "sim/config/system_cluster.h"
 #include "sim/report/topology_svg.h"
@@ -19,8 +19,6 @@
 
 namespace pipewright {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // Its numbers are those of the examples.
 constexpr char kExampleSystem[] = "a100-roce";

@@ -1,19 +1,19 @@
 // `list topologies`: the registered shapes as rows, as a table and as pictures.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "absl/status/status.h"
+#include "sim/base/json.h"
 #include "sim/cli/common.h"
 #include "sim/cli/output_files.h"
 
 namespace pipewright {
 
 // name, summary and params of each shape.
-nlohmann::ordered_json TopologyRows();
+Json TopologyRows();
 // Of what all shapes have inside a node; keys as in the rows' params.
-nlohmann::ordered_json NodeParamRows();
+Json NodeParamRows();
 std::string TopologyTable();
 
 // Writes pictures to `path`, a file or a folder that exists (there SHAPE.svg

@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/input.h"
+#include "sim/base/json.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 #include "sim/cli/output_files.h"
@@ -17,8 +17,6 @@
 
 namespace pipewright {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 struct Reproduce {
   std::vector<std::string> names;

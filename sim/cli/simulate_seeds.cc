@@ -1,10 +1,10 @@
 #include "sim/cli/simulate_seeds.h"
 
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "sim/base/error_parts.h"
+#include "sim/base/json.h"
 #include "sim/base/parallel.h"
 #include "sim/base/status.h"
 #include "sim/cli/progress_bar.h"

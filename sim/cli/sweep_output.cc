@@ -1,13 +1,13 @@
 // What `sweep` prints and exports.
 #include <algorithm>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "sim/base/json.h"
 #include "sim/base/status.h"
 #include "sim/cli/sweep_verb.h"
 
@@ -16,11 +16,8 @@ namespace {
 
 constexpr size_t kBestShown = 5;
 
-std::string JsonText(const nlohmann::ordered_json& object) {
-  return absl::StrCat(
-      object.dump(2, ' ', false,
-                  nlohmann::ordered_json::error_handler_t::replace),
-      "\n");
+std::string JsonText(const Json& object) {
+  return absl::StrCat(object.dump(2), "\n");
 }
 
 // The best of what it is offered, best first.
@@ -80,10 +77,10 @@ absl::Status SweepVerb::PrintStatuses() const {
   PW_ASSIGN_OR_RETURN(const int64_t rows, reader->rows());
   PW_ASSIGN_OR_RETURN(const int64_t others, reader->other_versions());
   PW_ASSIGN_OR_RETURN(const auto statuses, reader->Statuses());
-  const nlohmann::ordered_json object = {{"file", database},
-                                         {"rows", rows},
-                                         {"rows_of_other_versions", others},
-                                         {"statuses", statuses}};
+  const Json object = {{"file", database},
+                       {"rows", rows},
+                       {"rows_of_other_versions", others},
+                       {"statuses", statuses}};
   return Print(JsonText(object));
 }
 
@@ -126,19 +123,18 @@ absl::Status SweepVerb::PrintCounts(const SweepCounts& counts) const {
   PW_ASSIGN_OR_RETURN(const int64_t others, reader->other_versions());
   PW_ASSIGN_OR_RETURN(const int64_t rows, reader->rows());
   if (json) {
-    const nlohmann::ordered_json object = {
-        {"file", database},
-        {"points", counts.points},
-        {"earlier", counts.earlier},
-        {"ok", counts.ok},
-        {"misfit", counts.misfits},
-        {"refused", counts.refused},
-        {"crashed", counts.crashed},
-        {"timeout", counts.timeouts},
-        {"earlier_lost", counts.earlier_lost},
-        {"rows", rows},
-        {"rows_of_other_versions", others},
-        {"stopped", counts.stopped}};
+    const Json object = {{"file", database},
+                         {"points", counts.points},
+                         {"earlier", counts.earlier},
+                         {"ok", counts.ok},
+                         {"misfit", counts.misfits},
+                         {"refused", counts.refused},
+                         {"crashed", counts.crashed},
+                         {"timeout", counts.timeouts},
+                         {"earlier_lost", counts.earlier_lost},
+                         {"rows", rows},
+                         {"rows_of_other_versions", others},
+                         {"stopped", counts.stopped}};
     return Print(JsonText(object));
   }
   std::string text = absl::StrCat(

@@ -1,8 +1,8 @@
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "sim/base/json.h"
 #include "sim/cli/verbs.h"
 #include "sim/report/html_parts.h"
 
@@ -21,9 +21,8 @@ void AddVersion(CLI::App* app, Action* action) {
             charts.empty() ? "static pictures (built without npm)" : charts,
             "\n"));
       }
-      const nlohmann::ordered_json object = {
-          {"version", PIPEWRIGHT_VERSION},
-          {"charts", charts.empty() ? "static" : charts}};
+      const Json object = {{"version", PIPEWRIGHT_VERSION},
+                           {"charts", charts.empty() ? "static" : charts}};
       return Print(absl::StrCat(object.dump(2), "\n"));
     };
   });

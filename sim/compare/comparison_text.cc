@@ -1,17 +1,15 @@
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "sim/base/json.h"
 #include "sim/base/quantity.h"
 #include "sim/compare/comparison_report.h"
 #include "sim/report/format.h"
 
 namespace pipewright {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr size_t kMaxRanksPrinted = 64;
 
@@ -312,7 +310,7 @@ std::string ComparisonToJson(const TraceComparison& comparison) {
   json["findings_left_out"] = comparison.findings.left_out;
   json["conditions"] = comparison.conditions;
   json["warnings"] = comparison.warnings;
-  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+  return json.dump(2);
 }
 
 }  // namespace pipewright

@@ -3,19 +3,17 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "sim/base/json.h"
 #include "sim/base/median.h"
 #include "sim/base/status.h"
 #include "sim/compare/control.h"
 
 namespace pipewright {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 

@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "sim/base/json.h"
 #include "sim/base/quantity.h"
 #include "sim/diagnose/diagnosis_report.h"
 
@@ -15,7 +15,6 @@ namespace {
 constexpr size_t kMostShown = 32;
 constexpr double kLeastShown = 1e-9;  // below a trace's resolution
 
-using Json = nlohmann::ordered_json;
 using Rows = std::vector<std::vector<std::string>>;
 
 // Words flush left, numbers flush right.
@@ -243,7 +242,7 @@ std::string DiagnosisToJson(const MeasuredJob& job,
   list("workers", "stage", diagnosis.workers);
   out["workers_estimated"] = diagnosis.workers_estimated;
   out["warnings"] = diagnosis.warnings;
-  return out.dump(2, ' ', false, Json::error_handler_t::replace);
+  return out.dump(2);
 }
 
 }  // namespace pipewright

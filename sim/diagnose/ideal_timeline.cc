@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "sim/base/json.h"
 #include "sim/base/quantity.h"
 #include "sim/diagnose/diagnosis_report.h"
 #include "sim/report/format.h"
@@ -23,11 +23,6 @@ constexpr double kTimelineRow = 22;
 constexpr double kTimelineMargin = 10;
 constexpr double kLeastBox = 0.4;  // pixels that can still be seen
 constexpr double kMicrosecondsOfSecond = 1e6;
-
-std::string JsonText(const std::string& text) {
-  return nlohmann::json(text).dump(-1, ' ', false,
-                                   nlohmann::json::error_handler_t::replace);
-}
 
 Style StyleOfKind(const JobKind& kind) {
   if (kind.communication) return Style::kCollective;
@@ -98,7 +93,7 @@ std::string IdealTimelineJson(const MeasuredJob& job,
     begin();
     absl::StrAppendFormat(
         &out, R"({"ph":"M","name":"%s","pid":%d,"tid":%d,"args":{"name":%s}})",
-        what, process, thread, JsonText(text));
+        what, process, thread, QuotedJson(text));
   };
   for (int replica = 0; replica < job.dp; ++replica) {
     name("process_name", replica, 0, absl::StrCat("replica ", replica));
@@ -118,15 +113,15 @@ std::string IdealTimelineJson(const MeasuredJob& job,
         &out,
         R"({"ph":"X","name":%s,"cat":%s,"pid":%d,"tid":%d,"ts":%.3f,)"
         R"("dur":%.3f})",
-        JsonText(absl::StrCat(kind.name, " ", each.number)),
-        JsonText(kind.name), each.replica,
+        QuotedJson(absl::StrCat(kind.name, " ", each.number)),
+        QuotedJson(kind.name), each.replica,
         2 * each.stage + (kind.communication ? 1 : 0),
         start * kMicrosecondsOfSecond,
         std::max(0.0, diagnosis.timeline.end_s[op] - start) *
             kMicrosecondsOfSecond);
   }
   return absl::StrCat("{\"displayTimeUnit\":\"ms\",\"otherData\":{\"source\":",
-                      JsonText(job.source), ",\"times\":\"ideal\"},\n",
+                      QuotedJson(job.source), ",\"times\":\"ideal\"},\n",
                       "\"traceEvents\":[", out, "\n]}\n");
 }
 

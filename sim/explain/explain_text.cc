@@ -1,19 +1,18 @@
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "sim/base/json.h"
 #include "sim/base/quantity.h"
 #include "sim/explain/explain.h"
 #include "sim/report/format.h"
+#include "sim/report/report_tree.h"
 
 namespace pipewright {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // The parts that any rank has, in their order.
 std::vector<StepPart> PartsPresent(const StepExplanation& step) {
@@ -217,10 +216,9 @@ std::string ExplanationToJson(const Explanation& explanation) {
   }
   Json what_if;
   if (explanation.what_if) {
-    what_if = {
-        {"times", explanation.what_if->scales},
-        {"iteration_s", explanation.what_if->step_s()},
-        {"report", Json::parse(ReportToJson(explanation.what_if->report))}};
+    what_if = {{"times", explanation.what_if->scales},
+               {"iteration_s", explanation.what_if->step_s()},
+               {"report", ReportTree(explanation.what_if->report)}};
   }
   const Json out = {{"schedule", report.schedule},
                     {"engine", report.engine},

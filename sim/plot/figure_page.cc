@@ -17,8 +17,6 @@
 namespace pipewright {
 namespace {
 
-using Json = PageData::Json;
-
 // Of the static table, which stands in print; the script's has all.
 constexpr size_t kMostStaticRows = 200;
 constexpr char kMemoryPath[] = "peak_memory_bytes.max";

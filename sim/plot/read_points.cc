@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/input.h"
+#include "sim/base/json.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 #include "sim/plot/report_path.h"
@@ -24,8 +24,6 @@
 
 namespace pipewright {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 struct NamedReport {
   std::string name;
@@ -86,17 +84,15 @@ absl::Status AddReports(const std::string& file, int64_t line, Json json,
 absl::Status ReadJson(const std::string& file, std::vector<NamedReport>* out) {
   PW_ASSIGN_OR_RETURN(const std::string text,
                       ReadFile(file, InputKind::kProfile));
-  Json whole = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!whole.is_discarded()) {
-    return AddReports(file, 0, std::move(whole), out);
-  }
+  absl::StatusOr<Json> whole = ParseJson(text);
+  if (whole.ok()) return AddReports(file, 0, *std::move(whole), out);
   int64_t number = 0;
   for (const absl::string_view line : absl::StrSplit(text, '\n')) {
     ++number;
     if (absl::StripAsciiWhitespace(line).empty()) continue;
-    Json each = Json::parse(line.begin(), line.end(), nullptr, false);
-    if (each.is_discarded()) return NoReport(file, number);
-    PW_RETURN_IF_ERROR(AddReports(file, number, std::move(each), out));
+    absl::StatusOr<Json> each = ParseJson(line);
+    if (!each.ok()) return NoReport(file, number);
+    PW_RETURN_IF_ERROR(AddReports(file, number, *std::move(each), out));
   }
   return out->empty() ? NoReport(file, 0) : absl::OkStatus();
 }
@@ -112,8 +108,9 @@ absl::Status Simulated(const std::string& file, RunContext* context,
   for (const std::string& warning : run.warnings()) {
     warnings->push_back(absl::StrCat(file, ": ", warning));
   }
-  out->push_back(
-      {.name = file, .report = Json::parse(ReportToJson(run.report))});
+  // As it is read: what is not finite is null.
+  PW_ASSIGN_OR_RETURN(Json report, ParseJson(ReportToJson(run.report)));
+  out->push_back({.name = file, .report = std::move(report)});
   return absl::OkStatus();
 }
 
@@ -134,10 +131,9 @@ absl::StatusOr<std::optional<double>> NumberAt(const NamedReport& report,
 std::optional<std::pair<double, double>> RangeOf(const Json& report,
                                                  const std::string& path) {
   if (path != "iteration_s") return {};
-  const auto interval = report.find("iteration_interval_s");
-  if (interval == report.end() || !interval->is_array() ||
-      interval->size() != 2 || !(*interval)[0].is_number() ||
-      !(*interval)[1].is_number()) {
+  const Json* const interval = report.find("iteration_interval_s");
+  if (interval == nullptr || !interval->is_array() || interval->size() != 2 ||
+      !(*interval)[0].is_number() || !(*interval)[1].is_number()) {
     return {};
   }
   return std::pair((*interval)[0].get<double>(), (*interval)[1].get<double>());
@@ -155,8 +151,8 @@ void AddColumns(const NamedReport& report, FigurePoint* point) {
       point->words.emplace_back(name, TextOf(value));
     }
   }
-  const auto schedule = report.report.find("schedule");
-  if (schedule != report.report.end() && schedule->is_string()) {
+  const Json* const schedule = report.report.find("schedule");
+  if (schedule != nullptr && schedule->is_string()) {
     point->words.emplace_back("schedule", schedule->get<std::string>());
   }
   for (const char* path : kColumns) {
@@ -192,8 +188,8 @@ class PointReader {
 
   // `series`: its own where no path tells series apart.
   absl::Status Add(const std::string& series, const NamedReport& report) {
-    const auto fits = report.report.find("fits");
-    if (fits != report.report.end() && *fits == false) {
+    const Json* const fits = report.report.find("fits");
+    if (fits != nullptr && *fits == false) {
       AddMisfit();
       return absl::OkStatus();
     }
@@ -221,9 +217,9 @@ class PointReader {
       }
       point.series = TextOf(value);
     }
-    const auto schedule = report.report.find("schedule");
+    const Json* const schedule = report.report.find("schedule");
     point.name = report.name;
-    if (schedule != report.report.end() && schedule->is_string()) {
+    if (schedule != nullptr && schedule->is_string()) {
       absl::StrAppend(&point.name, ", ", schedule->get<std::string>());
     }
     if (paths_.columns) AddColumns(report, &point);

@@ -2,17 +2,15 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "sim/base/error_parts.h"
+#include "sim/base/json.h"
 
 namespace pipewright {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr const char* kListWords[] = {"max", "min", "mean", "sum"};
 // Indexes of longer lists are not named one by one.
@@ -45,8 +43,8 @@ void Collect(const Json& value, const std::string& path,
     return path.empty() ? std::string(name) : absl::StrCat(path, ".", name);
   };
   if (value.is_object()) {
-    for (const auto& item : value.items()) {
-      Collect(item.value(), below(item.key()), out);
+    for (const auto& [key, each] : value.items()) {
+      Collect(each, below(key), out);
     }
   } else if (value.is_array()) {
     if (AllNumbers(value)) {
@@ -67,9 +65,8 @@ absl::StatusOr<Json> ValueAt(const Json& report, absl::string_view path) {
   const Json* at = &report;
   for (const absl::string_view part : absl::StrSplit(path, '.')) {
     if (at->is_object()) {
-      const auto found = at->find(std::string(part));
-      if (found == at->end()) return Json();
-      at = &*found;
+      at = at->find(part);
+      if (at == nullptr) return Json();
     } else if (at->is_array()) {
       int64_t index = 0;
       if (absl::SimpleAtoi(part, &index) && index >= 0) {

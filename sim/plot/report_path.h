@@ -3,21 +3,20 @@
 // .mean and .sum; a number is an index.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "sim/base/json.h"
 
 namespace pipewright {
 
 // Null where the report has no such value, or null there. Error:
 // kInvalidArgument where `path` leads to something that is no number or text.
-absl::StatusOr<nlohmann::ordered_json> ValueAt(
-    const nlohmann::ordered_json& report, absl::string_view path);
+absl::StatusOr<Json> ValueAt(const Json& report, absl::string_view path);
 
 // Every path that leads to a number or a text, for the nearest name.
-std::vector<std::string> PathsOf(const nlohmann::ordered_json& report);
+std::vector<std::string> PathsOf(const Json& report);
 
 }  // namespace pipewright

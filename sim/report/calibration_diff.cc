@@ -1,19 +1,17 @@
 #include <algorithm>
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "sim/base/json.h"
 #include "sim/base/quantity.h"
 #include "sim/profile/diff.h"
 #include "sim/report/calibration_report.h"
 
 namespace pipewright {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 double Share(int64_t part, int64_t all) {
   return all > 0 ? static_cast<double>(part) / static_cast<double>(all) : 0;

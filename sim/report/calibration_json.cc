@@ -1,15 +1,14 @@
 #include "sim/report/calibration_json.h"
 
-#include <nlohmann/json.hpp>
 #include <vector>
 
+#include "sim/base/json.h"
 #include "sim/cost/profile_shape.h"
 #include "sim/profile/diff.h"
 
 namespace pipewright {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using enum ProfilePass;
 
 Json Interval(double low_s, double high_s) {
@@ -56,7 +55,7 @@ SplitNumbers SplitNumbersOf(const Profile& profile, const SplitEntry& split) {
           fused > 0 ? (split.chain.median_s - before_backward) / fused : 0};
 }
 
-nlohmann::ordered_json CalibrationJson(const Profile& profile) {
+Json CalibrationJson(const Profile& profile) {
   Json report;
   report["complete"] = profile.complete;
   report["sources"] = Json::array();

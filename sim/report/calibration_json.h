@@ -2,8 +2,7 @@
 // the text has too. Seconds, bytes.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
-
+#include "sim/base/json.h"
 #include "sim/profile/profile.h"
 
 namespace pipewright {
@@ -16,6 +15,6 @@ struct SplitNumbers {
 };
 SplitNumbers SplitNumbersOf(const Profile& profile, const SplitEntry& split);
 
-nlohmann::ordered_json CalibrationJson(const Profile& profile);
+Json CalibrationJson(const Profile& profile);
 
 }  // namespace pipewright

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "sim/base/json.h"
 #include "sim/base/median.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
@@ -22,7 +22,6 @@
 namespace pipewright {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using enum ProfilePass;
 
 constexpr size_t kNoisiest = 5;

@@ -1,10 +1,10 @@
 #include "sim/report/class_report.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "sim/base/json.h"
 #include "sim/base/quantity.h"
 #include "sim/program/program.h"
 #include "sim/report/format.h"
@@ -120,21 +120,20 @@ std::string ClassName(const ClassesReport& classes, int index) {
                       " microbatches");
 }
 
-nlohmann::ordered_json ClassesToJson(const ClassesReport& classes) {
-  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+Json ClassesToJson(const ClassesReport& classes) {
+  Json rows = Json::array();
   for (const DpClassReport& own : classes.classes) {
-    rows.push_back({{"replicas", own.replicas},
-                    {"first_replica", own.first_replica},
-                    {"schedule", own.schedule},
-                    {"microbatches", own.microbatches},
-                    {"gradient_weight", own.gradient_weight},
-                    {"slower", own.slower},
-                    {"slow_rank", own.slow_rank < 0
-                                      ? nlohmann::ordered_json()
-                                      : nlohmann::ordered_json(own.slow_rank)},
-                    {"span_s", own.span_s},
-                    {"busy_s", own.busy_s},
-                    {"peak_activations", own.peak_activations}});
+    rows.push_back(
+        {{"replicas", own.replicas},
+         {"first_replica", own.first_replica},
+         {"schedule", own.schedule},
+         {"microbatches", own.microbatches},
+         {"gradient_weight", own.gradient_weight},
+         {"slower", own.slower},
+         {"slow_rank", own.slow_rank < 0 ? Json() : Json(own.slow_rank)},
+         {"span_s", own.span_s},
+         {"busy_s", own.busy_s},
+         {"peak_activations", own.peak_activations}});
     if (own.peak_memory_bytes.empty()) continue;
     rows.back()["peak_memory_bytes"] = own.peak_memory_bytes;
     rows.back()["peak_host_bytes"] = own.peak_host_bytes;

@@ -3,10 +3,10 @@
 // apart.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
+#include "sim/base/json.h"
 #include "sim/engine/engine.h"
 
 namespace pipewright {
@@ -58,7 +58,7 @@ std::vector<double> MostOfClasses(const ClassesReport& classes,
 std::string ClassName(const ClassesReport& classes, int index);
 
 // The value of the key "dp_classes".
-nlohmann::ordered_json ClassesToJson(const ClassesReport& classes);
+Json ClassesToJson(const ClassesReport& classes);
 
 // A table by class, lines ended.
 std::string ClassesToText(const ClassesReport& classes);

@@ -1,11 +1,11 @@
 #include "sim/report/collective_report.h"
 
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <tuple>
 
 #include "absl/strings/str_format.h"
+#include "sim/base/json.h"
 #include "sim/base/quantity.h"
 #include "sim/program/network_time.h"
 #include "sim/topology/mapping.h"
@@ -114,9 +114,8 @@ std::string CollectivesToText(const std::vector<CollectiveReport>& report) {
   return out;
 }
 
-nlohmann::ordered_json CollectivesToJson(
-    const std::vector<CollectiveReport>& report) {
-  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+Json CollectivesToJson(const std::vector<CollectiveReport>& report) {
+  Json rows = Json::array();
   for (const CollectiveReport& row : report) {
     rows.push_back({{"group", row.group},
                     {"ranks", row.ranks},

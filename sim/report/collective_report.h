@@ -2,9 +2,10 @@
 // leaves rings.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
+
+#include "sim/base/json.h"
 
 namespace pipewright {
 
@@ -29,7 +30,6 @@ std::vector<CollectiveReport> ReportCollectives(const Program& program);
 // Lines "collectives ...", ended; those of groups that are alike are one.
 std::string CollectivesToText(const std::vector<CollectiveReport>& report);
 // The value of the key "collectives".
-nlohmann::ordered_json CollectivesToJson(
-    const std::vector<CollectiveReport>& report);
+Json CollectivesToJson(const std::vector<CollectiveReport>& report);
 
 }  // namespace pipewright

@@ -1,10 +1,10 @@
 #include "sim/report/cost_report.h"
 
 #include <map>
-#include <nlohmann/json.hpp>
 #include <tuple>
 #include <utility>
 
+#include "sim/base/json.h"
 #include "sim/report/json_row.h"
 
 namespace pipewright {
@@ -77,8 +77,7 @@ CostReport ReportCosts(const BlockPrices& prices, const StageLayout& layout,
   return report;
 }
 
-nlohmann::ordered_json CostsToJson(const CostReport& report) {
-  using Json = nlohmann::ordered_json;
+Json CostsToJson(const CostReport& report) {
   Json out = {{"source", "analytic"},
               {"device", report.device.name},
               {"optimizer_s", report.optimizer_s}};

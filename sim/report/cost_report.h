@@ -2,10 +2,10 @@
 // people and programs.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
+#include "sim/base/json.h"
 #include "sim/cost/analytic.h"
 #include "sim/cost/block_prices.h"
 #include "sim/cost/pass_costs.h"
@@ -47,6 +47,6 @@ CostReport ReportCosts(const BlockPrices& prices, const StageLayout& layout,
                        const PassCosts& costs);
 
 // The value of the key "costs".
-nlohmann::ordered_json CostsToJson(const CostReport& report);
+Json CostsToJson(const CostReport& report);
 
 }  // namespace pipewright

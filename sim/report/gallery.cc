@@ -186,9 +186,9 @@ std::string Data(const Entries& drawn) {
   if (drawn.empty()) return "";
   PageData data;
   AddPageWords(&data);
-  PageData::Json& runs = data.json()["runs"];
-  runs = PageData::Json::array();
-  PageData::Json names = PageData::Json::array();
+  Json& runs = data.json()["runs"];
+  runs = Json::array();
+  Json names = Json::array();
   std::vector<double> iteration;
   std::vector<double> per_rank;
   std::vector<double> global;
@@ -203,7 +203,7 @@ std::string Data(const Entries& drawn) {
     global.push_back(report.bubble_fraction.global);
     peak.push_back(Largest(report.peak_activations));
   }
-  PageData::Json columns = PageData::Json::array();
+  Json columns = Json::array();
   const auto add = [&](const char* name, const std::vector<double>& values) {
     columns.push_back({{"name", name}, {"values", data.Add(values)}});
   };
@@ -211,7 +211,7 @@ std::string Data(const Entries& drawn) {
   add("bubble_fraction.per_rank", per_rank);
   add("bubble_fraction.global", global);
   add(kGalleryX, peak);
-  PageData::Json charts = PageData::Json::array();
+  Json charts = Json::array();
   for (const char* y : kGalleryCharts) charts.push_back({kGalleryX, y});
   data.json()["points"] = {{"count", drawn.size()},
                            {"front", true},

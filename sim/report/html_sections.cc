@@ -68,7 +68,7 @@ std::string TimelineData(const RunPage& page) {
   if (page.ops.empty()) return "";
   PageData data;
   AddPageWords(&data);
-  data.json()["runs"] = PageData::Json::array();
+  data.json()["runs"] = Json::array();
   data.json()["runs"].push_back(
       RunJson(page.report, page.program, page.ops,
               {.name = page.report.schedule,

@@ -2,9 +2,9 @@
 
 #include <cmath>
 #include <cstdint>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "sim/base/json.h"
 #include "sim/base/quantity.h"
 #include "sim/cost/student.h"
 
@@ -47,8 +47,7 @@ std::string JitterNote(const JitterReport& report) {
                       FormatSeconds(report.interval->high_s), draw);
 }
 
-nlohmann::ordered_json JitterToJson(const JitterReport& report) {
-  using Json = nlohmann::ordered_json;
+Json JitterToJson(const JitterReport& report) {
   const auto& interval = report.interval;
   return {{"kind", report.kind},
           {"seed", report.seed},

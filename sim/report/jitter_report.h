@@ -3,11 +3,11 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "sim/base/json.h"
 #include "sim/engine/engine.h"
 
 namespace pipewright {
@@ -33,6 +33,6 @@ JitterReport ReportJitter(const RunSummary& run, uint64_t seed);
 // "mean of 7 periods, 95 % interval 1.2 s to 1.3 s (jitter profile, seed 0)".
 std::string JitterNote(const JitterReport& report);
 // The value of the key "jitter".
-nlohmann::ordered_json JitterToJson(const JitterReport& report);
+Json JitterToJson(const JitterReport& report);
 
 }  // namespace pipewright

@@ -3,30 +3,24 @@
 #pragma once
 
 #include <cstddef>
-#include <nlohmann/json.hpp>
 #include <utility>
+
+#include "sim/base/json.h"
 
 namespace pipewright {
 
 class JsonRow {
  public:
-  explicit JsonRow(size_t keys) : row_(nlohmann::ordered_json::object()) {
-    fields().reserve(keys);
-  }
+  explicit JsonRow(size_t keys) : row_(Json::object()) { row_.reserve(keys); }
   // `key` is new.
-  template <typename Value>
-  JsonRow& Add(const char* key, Value&& value) {
-    fields().emplace_back(key, std::forward<Value>(value));
+  JsonRow& Add(const char* key, Json value) {
+    row_.append(key, std::move(value));
     return *this;
   }
-  nlohmann::ordered_json Take() { return std::move(row_); }
+  Json Take() { return std::move(row_); }
 
  private:
-  nlohmann::ordered_json::object_t& fields() {
-    return row_.get_ref<nlohmann::ordered_json::object_t&>();
-  }
-
-  nlohmann::ordered_json row_;
+  Json row_;
 };
 
 }  // namespace pipewright

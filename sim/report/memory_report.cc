@@ -1,13 +1,13 @@
 #include "sim/report/memory_report.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "sim/base/error_parts.h"
+#include "sim/base/json.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
 #include "sim/report/json_row.h"
@@ -196,8 +196,7 @@ absl::Status MemoryVerdict(const MemoryReport& report) {
       absl::StrCat(FormatBytes(static_cast<double>(row.needed())), " or more"));
 }
 
-nlohmann::ordered_json MemoryToJson(const MemoryReport& report) {
-  using Json = nlohmann::ordered_json;
+Json MemoryToJson(const MemoryReport& report) {
   Json out;
   if (report.limit_bytes) {
     out["limit_bytes"] = *report.limit_bytes;

@@ -4,12 +4,12 @@
 #pragma once
 
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "sim/base/json.h"
 #include "sim/memory/schedule_memory.h"
 #include "sim/schedule/schedule.h"
 
@@ -55,7 +55,7 @@ std::string MemoryCause(const MemoryReport& report, int rank);
 absl::Status MemoryVerdict(const MemoryReport& report);
 
 // The value of the key "memory".
-nlohmann::ordered_json MemoryToJson(const MemoryReport& report);
+Json MemoryToJson(const MemoryReport& report);
 
 // A table and a verdict, lines ended; at most `rows` ranks.
 std::string MemoryToText(const MemoryReport& report, size_t rows);

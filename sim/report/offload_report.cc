@@ -1,10 +1,10 @@
 #include "sim/report/offload_report.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "sim/base/json.h"
 #include "sim/base/quantity.h"
 #include "sim/report/format.h"
 
@@ -26,8 +26,8 @@ double OffloadReport::held_back_s() const {
   return most_s;
 }
 
-nlohmann::ordered_json OffloadToJson(const OffloadReport& report) {
-  nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
+Json OffloadToJson(const OffloadReport& report) {
+  Json ranks = Json::array();
   for (size_t rank = 0; rank < report.ranks.size(); ++rank) {
     const RankOffloadReport& row = report.ranks[rank];
     ranks.push_back({{"rank", rank},
@@ -37,14 +37,13 @@ nlohmann::ordered_json OffloadToJson(const OffloadReport& report) {
                      {"exposed_s", row.exposed_s},
                      {"held_back_s", row.held_back_s}});
   }
-  nlohmann::ordered_json out = {
-      {"mode", report.mode},
-      {"ratio", report.has_ratio ? nlohmann::ordered_json::array(
-                                       {report.least_ratio, report.most_ratio})
-                                 : nlohmann::ordered_json()},
-      {"devices_on_switch", report.devices_on_switch},
-      {"exposed_s", report.exposed_s()},
-      {"held_back_s", report.held_back_s()}};
+  Json out = {{"mode", report.mode},
+              {"ratio", report.has_ratio ? Json::array({report.least_ratio,
+                                                        report.most_ratio})
+                                         : Json()},
+              {"devices_on_switch", report.devices_on_switch},
+              {"exposed_s", report.exposed_s()},
+              {"held_back_s", report.held_back_s()}};
   if (report.step_cost_s) out["step_cost_s"] = *report.step_cost_s;
   if (report.cost_left_out) {
     out["step_cost_s"] = nullptr;

@@ -3,10 +3,11 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "sim/base/json.h"
 
 namespace pipewright {
 
@@ -40,7 +41,7 @@ struct OffloadReport {
 };
 
 // The value of the key "offload".
-nlohmann::ordered_json OffloadToJson(const OffloadReport& report);
+Json OffloadToJson(const OffloadReport& report);
 
 // Lines ended.
 std::string OffloadToText(const OffloadReport& report);

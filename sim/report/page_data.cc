@@ -34,8 +34,7 @@ std::string Packed(const std::string& block) {
 }  // namespace
 
 template <typename Value>
-PageData::Json PageData::AddColumn(const std::vector<Value>& values,
-                                   const char* type) {
+Json PageData::AddColumn(const std::vector<Value>& values, const char* type) {
   const size_t at = block_.size();
   const size_t count = values.size();
   block_.resize(at + count * sizeof(Value));
@@ -49,25 +48,24 @@ PageData::Json PageData::AddColumn(const std::vector<Value>& values,
   return {{"at", at}, {"n", count}, {"t", type}};
 }
 
-PageData::Json PageData::Add(const std::vector<double>& values) {
+Json PageData::Add(const std::vector<double>& values) {
   return AddColumn(values, "f64");
 }
-PageData::Json PageData::Add(const std::vector<uint32_t>& values) {
+Json PageData::Add(const std::vector<uint32_t>& values) {
   return AddColumn(values, "u32");
 }
-PageData::Json PageData::Add(const std::vector<int32_t>& values) {
+Json PageData::Add(const std::vector<int32_t>& values) {
   return AddColumn(values, "i32");
 }
-PageData::Json PageData::Add(const std::vector<uint16_t>& values) {
+Json PageData::Add(const std::vector<uint16_t>& values) {
   return AddColumn(values, "u16");
 }
-PageData::Json PageData::Add(const std::vector<uint8_t>& values) {
+Json PageData::Add(const std::vector<uint8_t>& values) {
   return AddColumn(values, "u8");
 }
 
 std::string PageData::Elements() const {
-  std::string words =
-      json_.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string words = json_.dump();
   // Inside a script nothing is escaped but by JSON itself.
   words = absl::StrReplaceAll(words, {{"<", "\\u003c"}});
   return absl::StrCat("<script type=\"application/json\" id=\"pw-data\">",

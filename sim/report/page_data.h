@@ -6,16 +6,15 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
+
+#include "sim/base/json.h"
 
 namespace pipewright {
 
 class PageData {
  public:
-  using Json = nlohmann::ordered_json;
-
   // Words are text, not HTML.
   Json& json() { return json_; }
 

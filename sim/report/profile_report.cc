@@ -1,10 +1,10 @@
 #include "sim/report/profile_report.h"
 
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "sim/base/json.h"
 #include "sim/base/median.h"
 #include "sim/base/quantity.h"
 #include "sim/report/format.h"
@@ -31,8 +31,7 @@ ProfileReport ReportProfile(const Profile& profile, std::string name,
   return report;
 }
 
-nlohmann::ordered_json ProfileCostsToJson(const ProfileReport& report) {
-  using Json = nlohmann::ordered_json;
+Json ProfileCostsToJson(const ProfileReport& report) {
   Json out = {{"source", "profile"},
               {"profile", report.name},
               {"measured_on", report.description},

@@ -2,10 +2,10 @@
 // the error of interpolated ones.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
+#include "sim/base/json.h"
 #include "sim/cost/profile_costs.h"
 
 namespace pipewright {
@@ -33,7 +33,7 @@ ProfileReport ReportProfile(const Profile& profile, std::string name,
                             const PassCosts& costs);
 
 // The value of the key "costs".
-nlohmann::ordered_json ProfileCostsToJson(const ProfileReport& report);
+Json ProfileCostsToJson(const ProfileReport& report);
 std::string ProfileCostsToText(const ProfileReport& report);
 
 }  // namespace pipewright

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "sim/base/json.h"
 #include "sim/base/quantity.h"
 #include "sim/cost/failure_days.h"
 #include "sim/cost/jitter.h"
@@ -16,8 +16,6 @@
 
 namespace pipewright {
 namespace {
-
-using ReliabilityJson = nlohmann::ordered_json;
 
 // Of all stretches together; about 20 % of error of their number.
 constexpr double kFewFailures = 20;
@@ -43,7 +41,7 @@ std::vector<NamedInterval> IntervalsOf(const FailingJob& job) {
   return intervals;
 }
 
-ReliabilityJson PartsToJson(const TimeParts& parts) {
+Json PartsToJson(const TimeParts& parts) {
   return {{"goodput", parts.kept},
           {"checkpoint", parts.checkpoint},
           {"lost", parts.lost},
@@ -101,11 +99,10 @@ std::string ReliabilityToText(const ReliabilityReport& report) {
       "goodput", FormatPercent(report.mean.kept),
       report.seeds == 1
           ? absl::StrCat("of one stretch of ", FormatDuration(report.horizon_s))
-          : absl::StrFormat("%s, mean of %d stretches of %s; P5 %s, P95 %s",
-                            error, report.seeds,
-                            FormatDuration(report.horizon_s),
-                            FormatPercent(report.p5),
-                            FormatPercent(report.p95)));
+          : absl::StrFormat(
+                "%s, mean of %d stretches of %s; P5 %s, P95 %s", error,
+                report.seeds, FormatDuration(report.horizon_s),
+                FormatPercent(report.p5), FormatPercent(report.p95)));
   absl::StrAppend(
       &out,
       ReliabilityLine("  formula", FormatPercent(report.formula.kept),
@@ -147,17 +144,17 @@ std::string ReliabilityToText(const ReliabilityReport& report) {
   return out;
 }
 
-nlohmann::ordered_json ReliabilityToJson(const ReliabilityReport& report) {
+Json ReliabilityToJson(const ReliabilityReport& report) {
   const FailingJob& job = report.job;
-  ReliabilityJson out = {{"devices", job.devices},
-                         {"mtbf_per_device_s", job.mtbf_per_device_s},
-                         {"mtbf_s", job.mtbf_s()},
-                         {"checkpoint_every_s", job.checkpoint_every_s},
-                         {"checkpoint_write_s", job.checkpoint_write_s},
-                         {"restart_s", job.restart_s},
-                         {"horizon_s", report.horizon_s},
-                         {"seeds", report.seeds},
-                         {"seed", report.seed}};
+  Json out = {{"devices", job.devices},
+              {"mtbf_per_device_s", job.mtbf_per_device_s},
+              {"mtbf_s", job.mtbf_s()},
+              {"checkpoint_every_s", job.checkpoint_every_s},
+              {"checkpoint_write_s", job.checkpoint_write_s},
+              {"restart_s", job.restart_s},
+              {"horizon_s", report.horizon_s},
+              {"seeds", report.seeds},
+              {"seed", report.seed}};
   out.update(PartsToJson(report.mean));
   if (report.seeds > 1 && report.failures * report.seeds >= kFewFailures) {
     out["goodput_error"] = report.error;

@@ -4,10 +4,10 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 
+#include "sim/base/json.h"
 #include "sim/cost/goodput.h"
 
 namespace pipewright {
@@ -37,7 +37,7 @@ ReliabilityReport ReportReliability(const FailingJob& job, double horizon_s,
 // Lines "goodput ...", ended.
 std::string ReliabilityToText(const ReliabilityReport& report);
 // The value of the key "reliability".
-nlohmann::ordered_json ReliabilityToJson(const ReliabilityReport& report);
+Json ReliabilityToJson(const ReliabilityReport& report);
 // A section of a page.
 std::string ReliabilityToHtml(const ReliabilityReport& report);
 

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "sim/base/json.h"
 #include "sim/base/quantity.h"
 #include "sim/memory/weight_versions.h"
 #include "sim/program/program.h"
@@ -64,7 +64,7 @@ std::vector<std::string> NotModelled(const Program& program) {
   return out;
 }
 
-nlohmann::ordered_json Pair(const GlobalAndPerRank& value) {
+Json Pair(const GlobalAndPerRank& value) {
   return {{"global", value.global}, {"per_rank", value.per_rank}};
 }
 
@@ -185,14 +185,13 @@ std::string IntervalText(const StepInterval& interval, double iteration_s) {
       100 * Ratio(interval.high_s - iteration_s, iteration_s));
 }
 
-nlohmann::ordered_json IntervalToJson(
-    const std::optional<StepInterval>& interval) {
+Json IntervalToJson(const std::optional<StepInterval>& interval) {
   if (!interval) return nullptr;
   return {interval->low_s, interval->high_s};
 }
 
-nlohmann::ordered_json ReportTree(const Report& report) {
-  nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
+Json ReportTree(const Report& report) {
+  Json ranks = Json::array();
   for (const RankReport& rank : report.ranks) {
     ranks.push_back(JsonRow(8)
                         .Add("rank", rank.rank)
@@ -205,7 +204,7 @@ nlohmann::ordered_json ReportTree(const Report& report) {
                         .Take());
     if (!rank.devices.empty()) ranks.back()["devices"] = rank.devices;
   }
-  nlohmann::ordered_json out;
+  Json out;
   out["schedule"] = report.schedule;
   out["engine"] = report.engine;
   out["network"] = report.network;
@@ -218,11 +217,10 @@ nlohmann::ordered_json ReportTree(const Report& report) {
   out["dp"] = report.dp;
   out["data_parallel"] = report.data_parallel;
   out["gradient_sync"] = report.gradient_sync;
-  out["params"] = nlohmann::ordered_json::object();
+  out["params"] = Json::object();
   for (const auto& [key, value] : report.params) out["params"][key] = value;
   const auto name_or_null = [](const std::string& name) {
-    return name.empty() ? nlohmann::ordered_json()
-                        : nlohmann::ordered_json(name);
+    return name.empty() ? Json() : Json(name);
   };
   out["model"] = name_or_null(report.model);
   out["system"] = name_or_null(report.system);
@@ -271,12 +269,12 @@ nlohmann::ordered_json ReportTree(const Report& report) {
   if (report.profile) out["costs"] = ProfileCostsToJson(*report.profile);
   if (report.dp_classes) out["dp_classes"] = ClassesToJson(*report.dp_classes);
   if (report.memory) {
-    nlohmann::ordered_json peaks = nlohmann::ordered_json::array();
+    Json peaks = Json::array();
     for (const RankMemory& rank : report.memory->memory->ranks) {
       peaks.push_back(rank.peak());
     }
     out["peak_memory_bytes"] = std::move(peaks);
-    nlohmann::ordered_json on_host = nlohmann::ordered_json::array();
+    Json on_host = Json::array();
     for (const RankMemory& rank : report.memory->memory->ranks) {
       on_host.push_back(rank.peak_host());
     }
@@ -362,9 +360,7 @@ std::vector<std::string> ReportKeys() {
 
 std::string ReportToJson(const Report& report) {
   // A schedule file's name need not be UTF-8; dump() would throw on it.
-  return ReportTree(report).dump(
-             2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
-         "\n";
+  return ReportTree(report).dump(2) + "\n";
 }
 
 }  // namespace pipewright

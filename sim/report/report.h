@@ -3,11 +3,11 @@
 
 #include <cstdint>
 #include <map>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "sim/base/json.h"
 #include "sim/engine/engine.h"
 #include "sim/engine/step_interval.h"
 #include "sim/report/class_report.h"
@@ -133,8 +133,7 @@ std::string PeriodNote(const Report& report);
 // "1.2 s to 1.3 s, -4.0 to +5.1 %": the percentages are of `iteration_s`.
 std::string IntervalText(const StepInterval& interval, double iteration_s);
 // The value of the key "iteration_interval_s": [low, high], or null.
-nlohmann::ordered_json IntervalToJson(
-    const std::optional<StepInterval>& interval);
+Json IntervalToJson(const std::optional<StepInterval>& interval);
 
 // One JSON object (docs/json-and-exit-codes.md). Numbers read back exactly.
 std::string ReportToJson(const Report& report);

@@ -2,15 +2,15 @@
 // are those of docs/json-and-exit-codes.md.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
+#include "sim/base/json.h"
 #include "sim/report/report.h"
 
 namespace pipewright {
 
-nlohmann::ordered_json ReportTree(const Report& report);
+Json ReportTree(const Report& report);
 
 // Every key that a report may have, whatever is below it.
 std::vector<std::string> ReportKeys();

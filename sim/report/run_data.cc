@@ -16,8 +16,6 @@
 namespace pipewright {
 namespace {
 
-using Json = PageData::Json;
-
 // More samples of memory than this, of all ranks, become columns that each show
 // their highest one.
 constexpr size_t kMostSamples = 200'000;
@@ -300,9 +298,9 @@ void WriteMemory(const MemoryReport& report, const Program& program,
 
 }  // namespace
 
-PageData::Json RunJson(const Report& report, const Program& program,
-                       const std::vector<TraceOp>& ops, const DrawnRun& drawn,
-                       const PageExtras* extras, PageData* data) {
+Json RunJson(const Report& report, const Program& program,
+             const std::vector<TraceOp>& ops, const DrawnRun& drawn,
+             const PageExtras* extras, PageData* data) {
   const Schedule* schedule = program.OfReplica(drawn.replica).schedule.get();
   Json run = {{"name", drawn.name},
               {"ranks", program.pp()},

@@ -81,9 +81,9 @@ struct DrawnRun {
 };
 
 // `extras` may be null.
-PageData::Json RunJson(const Report& report, const Program& program,
-                       const std::vector<TraceOp>& ops, const DrawnRun& drawn,
-                       const PageExtras* extras, PageData* data);
+Json RunJson(const Report& report, const Program& program,
+             const std::vector<TraceOp>& ops, const DrawnRun& drawn,
+             const PageExtras* extras, PageData* data);
 
 // Names that all runs of a page share: kinds, streams, styles.
 void AddPageWords(PageData* data);

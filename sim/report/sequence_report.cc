@@ -1,10 +1,10 @@
 #include "sim/report/sequence_report.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "sim/base/json.h"
 
 namespace pipewright {
 namespace {
@@ -34,7 +34,7 @@ std::string SequencesToText(const SequenceReport& report) {
   return out;
 }
 
-nlohmann::ordered_json SequencesToJson(const SequenceReport& report) {
+Json SequencesToJson(const SequenceReport& report) {
   return {{"source", report.source},
           {"packer", report.packer},
           {"packer_cost", report.packer_cost},

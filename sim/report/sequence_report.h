@@ -2,9 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
+
+#include "sim/base/json.h"
 
 namespace pipewright {
 
@@ -29,6 +30,6 @@ struct SequenceReport {
 // Lines "sequences ...", ended.
 std::string SequencesToText(const SequenceReport& report);
 // The value of the key "sequences".
-nlohmann::ordered_json SequencesToJson(const SequenceReport& report);
+Json SequencesToJson(const SequenceReport& report);
 
 }  // namespace pipewright

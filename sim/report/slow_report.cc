@@ -1,10 +1,10 @@
 #include "sim/report/slow_report.h"
 
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "sim/base/json.h"
 #include "sim/report/format.h"
 #include "sim/report/html_parts.h"
 
@@ -35,8 +35,7 @@ std::string PartLine(absl::string_view what, const SlowReport::Part& part) {
   return absl::StrFormat("%-14s %10d  %s\n", what, part.slower, note);
 }
 
-nlohmann::ordered_json PartToJson(const SlowReport::Part& part) {
-  using Json = nlohmann::ordered_json;
+Json PartToJson(const SlowReport::Part& part) {
   Json rows = Json::array();
   for (const SlowReport::Row& row : part.slowest) {
     rows.push_back({{"name", row.name}, {"factor", row.factor}});
@@ -57,8 +56,8 @@ std::string SlowToText(const SlowReport& report) {
       report.links ? PartLine("slow links", *report.links) : "");
 }
 
-nlohmann::ordered_json SlowToJson(const SlowReport& report) {
-  nlohmann::ordered_json out;
+Json SlowToJson(const SlowReport& report) {
+  Json out;
   if (report.devices) out["devices"] = PartToJson(*report.devices);
   if (report.links) out["links"] = PartToJson(*report.links);
   return out;

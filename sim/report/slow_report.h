@@ -3,10 +3,11 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "sim/base/json.h"
 
 namespace pipewright {
 
@@ -35,7 +36,7 @@ struct SlowReport {
 // Lines "slow devices ...", ended.
 std::string SlowToText(const SlowReport& report);
 // The value of the key "slow".
-nlohmann::ordered_json SlowToJson(const SlowReport& report);
+Json SlowToJson(const SlowReport& report);
 // A section of a page.
 std::string SlowToHtml(const SlowReport& report);
 

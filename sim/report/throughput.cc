@@ -1,9 +1,8 @@
 #include "sim/report/throughput.h"
 
-#include <nlohmann/json.hpp>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "sim/base/json.h"
 #include "sim/report/format.h"
 
 namespace pipewright {
@@ -64,7 +63,7 @@ std::string Throughput::FlopsFormula() const {
   return absl::StrCat(text, "; nothing recomputed is counted");
 }
 
-void AddThroughput(const Throughput& throughput, nlohmann::ordered_json* out) {
+void AddThroughput(const Throughput& throughput, Json* out) {
   const auto put = [out](const char* key, const std::optional<double>& value) {
     if (value) (*out)[key] = *value;
   };

@@ -3,9 +3,10 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+
+#include "sim/base/json.h"
 
 namespace pipewright {
 
@@ -43,7 +44,7 @@ struct Throughput {
 };
 
 // Adds the keys of docs/json-and-exit-codes.md.
-void AddThroughput(const Throughput& throughput, nlohmann::ordered_json* out);
+void AddThroughput(const Throughput& throughput, Json* out);
 
 // Lines "mfu  41.3 %  ...", ended.
 std::string ThroughputToText(const Throughput& throughput);

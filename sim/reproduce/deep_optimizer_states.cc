@@ -24,7 +24,7 @@
 #include "sim/topology/registry.h"
 #include "sim/topology/system.h"
 
-namespace pipewright {
+namespace pipewright::deep_optimizer_states {
 namespace {
 
 constexpr double kUpdateOnA100 = 0.07;
@@ -399,4 +399,4 @@ const RegisterPaper kRow({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::deep_optimizer_states

@@ -9,7 +9,7 @@
 #include "sim/reproduce/table.h"
 #include "sim/schedule/registry.h"
 
-namespace pipewright {
+namespace pipewright::korthikanti_memory {
 namespace {
 
 constexpr double kGiB = 1024.0 * 1024 * 1024;
@@ -129,4 +129,4 @@ const RegisterPaper kRow({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::korthikanti_memory

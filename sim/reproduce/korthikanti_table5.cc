@@ -7,7 +7,7 @@
 #include "sim/reproduce/table.h"
 #include "sim/run/simulated_run.h"
 
-namespace pipewright {
+namespace pipewright::korthikanti_table5 {
 namespace {
 
 constexpr double kTolerance = 0.10;
@@ -68,4 +68,4 @@ const RegisterPaper kRow({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::korthikanti_table5

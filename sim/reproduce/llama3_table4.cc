@@ -9,7 +9,7 @@
 #include "sim/reproduce/table.h"
 #include "sim/run/simulated_run.h"
 
-namespace pipewright {
+namespace pipewright::llama3_table4 {
 namespace {
 
 // Points of MFU within which a row would count as hit.
@@ -69,4 +69,4 @@ const RegisterPaper kRow({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::llama3_table4

@@ -8,7 +8,7 @@
 #include "sim/config/run_config_fields.h"
 #include "sim/reproduce/steps.h"
 
-namespace pipewright {
+namespace pipewright::megatron_bridge {
 namespace {
 
 template <typename Enum>
@@ -55,4 +55,4 @@ const RegisterPaper kRow({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::megatron_bridge

@@ -7,7 +7,7 @@
 #include "sim/reproduce/table.h"
 #include "sim/run/simulated_run.h"
 
-namespace pipewright {
+namespace pipewright::megatron_table1 {
 namespace {
 
 constexpr double kTolerance = 0.10;
@@ -73,4 +73,4 @@ const RegisterPaper kRow({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::megatron_table1

@@ -2,7 +2,7 @@
 // MLPerf metric, not verified by MLCommons.
 #include "sim/reproduce/steps.h"
 
-namespace pipewright {
+namespace pipewright::mlperf {
 namespace {
 
 // grad_reduce_in_fp32=False: gradients are kept and reduced in bf16
@@ -41,4 +41,4 @@ const RegisterPaper kGpt({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::mlperf

@@ -12,7 +12,7 @@
 #include "sim/reproduce/table.h"
 #include "sim/run/simulated_run.h"
 
-namespace pipewright {
+namespace pipewright::pipeoffload_figure15 {
 namespace {
 
 // Of a ratio to 1F1B, beside what the rounding of both numbers leaves open.
@@ -141,4 +141,4 @@ const RegisterPaper kRow({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::pipeoffload_figure15

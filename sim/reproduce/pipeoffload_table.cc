@@ -7,7 +7,7 @@
 #include "sim/reproduce/paper.h"
 #include "sim/reproduce/table.h"
 
-namespace pipewright {
+namespace pipewright::pipeoffload_table {
 namespace {
 
 // Section 3 of the paper, A100.
@@ -68,4 +68,4 @@ const RegisterPaper kRow({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::pipeoffload_table

@@ -8,7 +8,7 @@
 #include "sim/reproduce/paper.h"
 #include "sim/reproduce/table.h"
 
-namespace pipewright {
+namespace pipewright::published_kernels {
 namespace {
 
 constexpr double kTolerance = 0.10;
@@ -73,4 +73,4 @@ const RegisterPaper kRow({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::published_kernels

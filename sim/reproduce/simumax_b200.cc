@@ -1,7 +1,7 @@
 // experiments/papers/simumax_b200.
 #include "sim/reproduce/steps.h"
 
-namespace pipewright {
+namespace pipewright::simumax_b200 {
 namespace {
 
 const RegisterPaper kRow({
@@ -16,4 +16,4 @@ const RegisterPaper kRow({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::simumax_b200

@@ -13,7 +13,7 @@
 #include "sim/reproduce/table.h"
 #include "sim/schedule/registry.h"
 
-namespace pipewright {
+namespace pipewright::simumax_memory {
 namespace {
 
 constexpr double kGiB = 1024.0 * 1024 * 1024;
@@ -102,4 +102,4 @@ const RegisterPaper kRow({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::simumax_memory

@@ -2,7 +2,7 @@
 #include "absl/strings/match.h"
 #include "sim/reproduce/steps.h"
 
-namespace pipewright {
+namespace pipewright::torchtitan {
 namespace {
 
 // The defaults of torchtitan, compiled where the row does not say eager. Since
@@ -35,4 +35,4 @@ const RegisterPaper kRow({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::torchtitan

@@ -3,13 +3,13 @@
 // earlier run. It prints nothing.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "sim/base/json.h"
 #include "sim/reproduce/paper.h"
 #include "sim/reproduce/step_summary.h"
 
@@ -21,8 +21,8 @@ struct PaperResult {
 };
 
 // One object a paper, as `reproduce --json` has them.
-nlohmann::ordered_json PaperToJson(const PaperResult& result);
-nlohmann::ordered_json StepSummaryToJson(const StepSummary& summary);
+Json PaperToJson(const PaperResult& result);
+Json StepSummaryToJson(const StepSummary& summary);
 
 // By kind, order and intervals, lines ended; "" without measured steps.
 std::string StepSummaryToText(const StepSummary& summary);
@@ -63,6 +63,6 @@ absl::StatusOr<ValidationDiff> DiffValidation(
     absl::string_view old_json, const std::vector<PaperResult>& results);
 
 std::string DiffToText(const ValidationDiff& diff);
-nlohmann::ordered_json DiffToJson(const ValidationDiff& diff);
+Json DiffToJson(const ValidationDiff& diff);
 
 }  // namespace pipewright

@@ -1,18 +1,16 @@
 #include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "sim/base/check.h"
+#include "sim/base/json.h"
 #include "sim/reproduce/validation.h"
 
 namespace pipewright {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // Two engines and two compilers differ by less.
 constexpr double kSame = 1e-9;
@@ -37,8 +35,7 @@ absl::Status NoReproduction() {
 }
 
 absl::StatusOr<std::map<Key, OldRow>> ReadOld(absl::string_view text) {
-  const Json old = Json::parse(text.begin(), text.end(), nullptr,
-                               /*allow_exceptions=*/false);
+  const Json old = ParseJson(text).value_or(Json());
   if (!old.is_object() || !old.contains("experiments") ||
       !old["experiments"].is_array()) {
     return NoReproduction();
@@ -59,8 +56,8 @@ absl::StatusOr<std::map<Key, OldRow>> ReadOld(absl::string_view text) {
           !row.contains("simulated")) {
         return NoReproduction();
       }
-      const std::string words =
-          WordsOf(paper["name"], row["setting"], row["schedule"]);
+      const std::string words = WordsOf(
+          paper["name"].text(), row["setting"].text(), row["schedule"].text());
       OldRow each;
       if (row["simulated"].is_number()) {
         each.simulated = row["simulated"].get<double>();

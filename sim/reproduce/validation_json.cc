@@ -1,14 +1,11 @@
-#include <nlohmann/json.hpp>
-
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "sim/base/check.h"
+#include "sim/base/json.h"
 #include "sim/reproduce/validation.h"
 
 namespace pipewright {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 double NumberOf(const std::string& text) {
   double value = 0;

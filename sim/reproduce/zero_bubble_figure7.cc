@@ -6,7 +6,7 @@
 #include "sim/base/status.h"
 #include "sim/reproduce/zero_bubble.h"
 
-namespace pipewright {
+namespace pipewright::zero_bubble_figure7 {
 namespace {
 
 absl::StatusOr<std::vector<Comparison>> Reproduce(const std::string& engine) {
@@ -39,4 +39,4 @@ const RegisterPaper kRow({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::zero_bubble_figure7

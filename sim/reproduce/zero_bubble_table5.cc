@@ -4,7 +4,7 @@
 #include "sim/base/status.h"
 #include "sim/reproduce/zero_bubble.h"
 
-namespace pipewright {
+namespace pipewright::zero_bubble_table5 {
 namespace {
 
 struct Planned {
@@ -51,4 +51,4 @@ const RegisterPaper kRow({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::zero_bubble_table5

@@ -4,7 +4,7 @@
 #include "sim/base/status.h"
 #include "sim/reproduce/zero_bubble.h"
 
-namespace pipewright {
+namespace pipewright::zero_bubble_table8 {
 namespace {
 
 constexpr char kNotCompared[] = "-";
@@ -43,4 +43,4 @@ const RegisterPaper kRow({
 });
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::zero_bubble_table8

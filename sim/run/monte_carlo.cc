@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "sim/base/json.h"
 #include "sim/base/parallel.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
@@ -68,7 +68,7 @@ bool Spreads(const std::optional<SlowLaw>& law) {
          (law->kind == SlowLaw::Kind::kUniform && law->low < law->high);
 }
 
-nlohmann::ordered_json SampleToJson(const SeedSample& sample) {
+Json SampleToJson(const SeedSample& sample) {
   return {{"strategy", sample.name},
           {"mean_s", sample.mean_s},
           {"standard_error_s", sample.error_s},
@@ -221,15 +221,15 @@ std::string MonteCarloToText(const MonteCarlo& result) {
   return out;
 }
 
-nlohmann::ordered_json MonteCarloToJson(const MonteCarlo& result) {
-  nlohmann::ordered_json out;
+Json MonteCarloToJson(const MonteCarlo& result) {
+  Json out;
   out["draws"] = result.draws;
   out["seed"] = result.seed;
-  out["strategies"] = nlohmann::ordered_json::array();
+  out["strategies"] = Json::array();
   for (const SeedSample& sample : result.strategies) {
     out["strategies"].push_back(SampleToJson(sample));
   }
-  out["tests"] = nlohmann::ordered_json::array();
+  out["tests"] = Json::array();
   for (const PairedTest& test : result.tests) {
     out["tests"].push_back({{"first", result.strategies[test.first].name},
                             {"second", result.strategies[test.second].name},

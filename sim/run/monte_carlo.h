@@ -7,11 +7,11 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "sim/base/json.h"
 #include "sim/base/progress.h"
 #include "sim/config/prepare.h"
 #include "sim/config/run_config.h"
@@ -62,6 +62,6 @@ absl::StatusOr<MonteCarlo> RunMonteCarlo(std::vector<NamedConfig> strategies,
                                          Progress* progress = nullptr);
 
 std::string MonteCarloToText(const MonteCarlo& result);
-nlohmann::ordered_json MonteCarloToJson(const MonteCarlo& result);
+Json MonteCarloToJson(const MonteCarlo& result);
 
 }  // namespace pipewright

@@ -1,12 +1,12 @@
 // What a plan says, as text and as JSON.
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "sim/base/json.h"
 #include "sim/base/quantity.h"
 #include "sim/config/run_config_fields.h"
 #include "sim/report/format.h"
@@ -14,8 +14,6 @@
 
 namespace pipewright {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr size_t kRowsShown = 10;
 

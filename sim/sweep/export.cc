@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "sim/base/file.h"
+#include "sim/base/json.h"
 #include "sim/base/status.h"
 
 namespace pipewright {
@@ -98,7 +99,7 @@ absl::StatusOr<std::vector<std::string>> CsvColumns(
   return columns;
 }
 
-nlohmann::ordered_json JsonOfCell(const SweepCell& cell) {
+Json JsonOfCell(const SweepCell& cell) {
   if (cell.kind == SweepCell::Kind::kNumber) return cell.number;
   if (cell.kind == SweepCell::Kind::kText) return cell.text;
   return nullptr;
@@ -128,16 +129,14 @@ absl::Status ExportJsonLines(const SweepReader& reader,
   PW_RETURN_IF_ERROR(file.Add(""));
   PW_RETURN_IF_ERROR(
       reader.Visit(out.columns, out.all_versions, [&](const SweepRow& row) {
-        nlohmann::ordered_json line = {
-            {"hash", row.hash},
-            {"current", row.current},
-            {"model_version", row.model_version},
-            {"status", row.status},
-            {"exit", row.exit},
-            {"reason", row.reason.empty() ? nlohmann::ordered_json()
-                                          : nlohmann::ordered_json(row.reason)},
-            {"engine", row.engine},
-            {"axes", nlohmann::ordered_json::object()}};
+        Json line = {{"hash", row.hash},
+                     {"current", row.current},
+                     {"model_version", row.model_version},
+                     {"status", row.status},
+                     {"exit", row.exit},
+                     {"reason", row.reason.empty() ? Json() : Json(row.reason)},
+                     {"engine", row.engine},
+                     {"axes", Json::object()}};
         for (const auto& [name, cell] : row.axes) {
           line["axes"][name] = JsonOfCell(cell);
         }
@@ -148,10 +147,7 @@ absl::Status ExportJsonLines(const SweepReader& reader,
             line["columns"][out.columns[index]] = JsonOfCell(row.cells[index]);
           }
         }
-        return file.Add(absl::StrCat(
-            line.dump(-1, ' ', false,
-                      nlohmann::ordered_json::error_handler_t::replace),
-            "\n"));
+        return file.Add(absl::StrCat(line.dump(), "\n"));
       }));
   return file.Finish();
 }

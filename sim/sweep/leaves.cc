@@ -6,13 +6,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "sim/base/json.h"
 
 namespace pipewright {
 namespace {
-
-using nlohmann::ordered_json;
-
-constexpr auto kReplace = ordered_json::error_handler_t::replace;
 
 struct NamedUse {
   const char* name;
@@ -23,68 +20,15 @@ constexpr NamedUse kUses[] = {{"max", ColumnOfShape::Use::kMax},
                               {"mean", ColumnOfShape::Use::kMean},
                               {"sum", ColumnOfShape::Use::kSum}};
 
-// Without anything that JSON escapes, or that may be no UTF-8.
-bool IsPlain(const std::string& text) {
-  return std::all_of(text.begin(), text.end(), [](char letter) {
-    return letter >= 0x20 && letter < 0x7f && letter != '"' && letter != '\\';
-  });
-}
-
-void AppendText(const std::string& text, std::string* out) {
-  if (!IsPlain(text)) {
-    *out += ordered_json(text).dump(-1, ' ', false, kReplace);
-    return;
-  }
-  *out += '"';
-  *out += text;
-  *out += '"';
-}
-
-// What dump() gives, which makes a writer of its own for each leaf.
-void AppendLeaf(const ordered_json& leaf, std::string* out) {
-  switch (leaf.type()) {
-    case ordered_json::value_t::null:
-      *out += "null";
-      return;
-    case ordered_json::value_t::boolean:
-      *out += leaf.get<bool>() ? "true" : "false";
-      return;
-    case ordered_json::value_t::number_integer:
-      absl::StrAppend(out, leaf.get<int64_t>());
-      return;
-    case ordered_json::value_t::number_unsigned:
-      absl::StrAppend(out, leaf.get<uint64_t>());
-      return;
-    case ordered_json::value_t::number_float: {
-      const auto value = leaf.get<double>();
-      if (!std::isfinite(value)) {
-        *out += "null";
-        return;
-      }
-      char digits[64];
-      const char* const end =
-          nlohmann::detail::to_chars(digits, digits + sizeof(digits), value);
-      out->append(digits, static_cast<size_t>(end - digits));
-      return;
-    }
-    case ordered_json::value_t::string:
-      AppendText(leaf.get_ref<const std::string&>(), out);
-      return;
-    default:
-      *out += leaf.dump(-1, ' ', false, kReplace);
-  }
-}
-
-void Split(const ordered_json& tree, int* next, TreeParts* parts) {
+void Split(const Json& tree, int* next, TreeParts* parts) {
   std::string& shape = parts->shape;
   if (tree.is_object()) {
     shape += '{';
     bool first = true;
-    for (const auto& [key, value] :
-         tree.get_ref<const ordered_json::object_t&>()) {
+    for (const auto& [key, value] : tree.items()) {
       if (!first) shape += ',';
       first = false;
-      AppendText(key, &shape);
+      AppendQuotedJson(key, &shape);
       shape += ':';
       Split(value, next, parts);
     }
@@ -102,18 +46,18 @@ void Split(const ordered_json& tree, int* next, TreeParts* parts) {
   }
   absl::StrAppend(&shape, *next);
   if (*next > 0) parts->leaves += ',';
-  AppendLeaf(tree, &parts->leaves);
+  tree.append_to(&parts->leaves);
   ++*next;
 }
 
-bool IsLeaf(const ordered_json& shape) { return shape.is_number_integer(); }
+bool IsLeaf(const Json& shape) { return shape.is_number_integer(); }
 
-bool IsListOfLeaves(const ordered_json& shape) {
+bool IsListOfLeaves(const Json& shape) {
   return shape.is_array() && !shape.empty() &&
          std::all_of(shape.begin(), shape.end(), IsLeaf);
 }
 
-void AddColumns(const ordered_json& shape, const std::string& path,
+void AddColumns(const Json& shape, const std::string& path,
                 std::vector<std::string>* columns) {
   if (IsLeaf(shape)) {
     columns->push_back(path);
@@ -129,6 +73,7 @@ void AddColumns(const ordered_json& shape, const std::string& path,
     }
     return;
   }
+  if (!shape.is_object()) return;
   for (const auto& [key, value] : shape.items()) {
     AddColumns(value, front + key, columns);
   }
@@ -136,7 +81,7 @@ void AddColumns(const ordered_json& shape, const std::string& path,
 
 }  // namespace
 
-TreeParts SplitTree(const ordered_json& tree) {
+TreeParts SplitTree(const Json& tree) {
   TreeParts parts;
   parts.leaves.assign(1, '[');
   int next = 0;
@@ -145,34 +90,35 @@ TreeParts SplitTree(const ordered_json& tree) {
   return parts;
 }
 
-ordered_json JoinTree(const ordered_json& shape, const nlohmann::json& leaves) {
+Json JoinTree(const Json& shape, const Json& leaves) {
   if (IsLeaf(shape)) {
-    const auto index = shape.get<size_t>();
-    return index < leaves.size() ? ordered_json(leaves[index]) : ordered_json();
+    const auto index = shape.get<uint64_t>();
+    return index < leaves.size() ? leaves[index] : Json();
   }
-  ordered_json tree = shape;
   if (shape.is_object()) {
+    Json tree = Json::object();
+    tree.reserve(shape.size());
     for (const auto& [key, value] : shape.items()) {
-      tree[key] = JoinTree(value, leaves);
+      tree.append(key, JoinTree(value, leaves));
     }
-  } else {
-    for (size_t index = 0; index < shape.size(); ++index) {
-      tree[index] = JoinTree(shape[index], leaves);
-    }
+    return tree;
   }
+  if (!shape.is_array()) return shape;
+  Json tree = Json::array();
+  tree.reserve(shape.size());
+  for (const Json& each : shape) tree.push_back(JoinTree(each, leaves));
   return tree;
 }
 
-ColumnOfShape FindColumn(const ordered_json& shape, absl::string_view path) {
-  const ordered_json* at = &shape;
+ColumnOfShape FindColumn(const Json& shape, absl::string_view path) {
+  const Json* at = &shape;
   const std::vector<absl::string_view> words = absl::StrSplit(path, '.');
   for (size_t place = 0; place < words.size(); ++place) {
     const absl::string_view word = words[place];
     size_t index = 0;
     if (at->is_object()) {
-      const auto found = at->find(std::string(word));
-      if (found == at->end()) return {};
-      at = &*found;
+      at = at->find(word);
+      if (at == nullptr) return {};
     } else if (at->is_array() && absl::SimpleAtoi(word, &index) &&
                index < at->size()) {
       at = &(*at)[index];
@@ -180,7 +126,7 @@ ColumnOfShape FindColumn(const ordered_json& shape, absl::string_view path) {
       for (const NamedUse& use : kUses) {
         if (word != use.name) continue;
         ColumnOfShape column = {.use = use.use};
-        for (const ordered_json& leaf : *at) {
+        for (const Json& leaf : *at) {
           column.leaves.push_back(leaf.get<int>());
         }
         // Nothing may stand behind it.
@@ -196,12 +142,11 @@ ColumnOfShape FindColumn(const ordered_json& shape, absl::string_view path) {
   return column;
 }
 
-SweepCell CellOfColumn(const ColumnOfShape& column,
-                       const nlohmann::json& leaves) {
+SweepCell CellOfColumn(const ColumnOfShape& column, const Json& leaves) {
   if (column.leaves.empty()) return {};
   const auto cell_of = [&leaves](int index) -> SweepCell {
-    if (index >= static_cast<int>(leaves.size())) return {};
-    const nlohmann::json& leaf = leaves[index];
+    if (index < 0 || index >= static_cast<int>(leaves.size())) return {};
+    const Json& leaf = leaves[index];
     if (leaf.is_number()) return SweepCell::Number(leaf.get<double>());
     if (leaf.is_string()) return SweepCell::Text(leaf.get<std::string>());
     if (leaf.is_boolean()) {
@@ -232,7 +177,7 @@ SweepCell CellOfColumn(const ColumnOfShape& column,
   }
 }
 
-std::vector<std::string> ColumnsOfShape(const ordered_json& shape) {
+std::vector<std::string> ColumnsOfShape(const Json& shape) {
   std::vector<std::string> columns;
   AddColumns(shape, "", &columns);
   return columns;

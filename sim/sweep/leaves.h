@@ -6,11 +6,11 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "sim/base/json.h"
 #include "sim/sweep/cell.h"
 
 namespace pipewright {
@@ -19,11 +19,10 @@ struct TreeParts {
   std::string shape;   // JSON
   std::string leaves;  // JSON, a list
 };
-TreeParts SplitTree(const nlohmann::ordered_json& tree);
+TreeParts SplitTree(const Json& tree);
 
 // The inverse; `leaves` is the list.
-nlohmann::ordered_json JoinTree(const nlohmann::ordered_json& shape,
-                                const nlohmann::json& leaves);
+Json JoinTree(const Json& shape, const Json& leaves);
 
 // Which leaves a column is made of.
 struct ColumnOfShape {
@@ -31,12 +30,10 @@ struct ColumnOfShape {
   Use use = Use::kOne;
   std::vector<int> leaves;  // empty: the tree has no such path
 };
-ColumnOfShape FindColumn(const nlohmann::ordered_json& shape,
-                         absl::string_view path);
-SweepCell CellOfColumn(const ColumnOfShape& column,
-                       const nlohmann::json& leaves);
+ColumnOfShape FindColumn(const Json& shape, absl::string_view path);
+SweepCell CellOfColumn(const ColumnOfShape& column, const Json& leaves);
 
 // All paths of a shape, in its order.
-std::vector<std::string> ColumnsOfShape(const nlohmann::ordered_json& shape);
+std::vector<std::string> ColumnsOfShape(const Json& shape);
 
 }  // namespace pipewright

@@ -7,6 +7,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "sim/base/json.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 #include "sim/sweep/leaves.h"
@@ -23,12 +24,7 @@ constexpr char kSelect[] =
 constexpr const char* kRowColumns[] = {
     "hash", "status", "exit", "reason", "engine", "seed", "model_version"};
 
-nlohmann::ordered_json ParseOrdered(absl::string_view text) {
-  return nlohmann::ordered_json::parse(text.begin(), text.end(), nullptr,
-                                       false);
-}
-
-SweepCell CellOfJson(const nlohmann::ordered_json& value) {
+SweepCell CellOfJson(const Json& value) {
   if (value.is_number()) return SweepCell::Number(value.get<double>());
   if (value.is_string()) return SweepCell::Text(value.get<std::string>());
   return {};
@@ -83,7 +79,7 @@ absl::Status SweepReader::ReadShapes() {
   while (true) {
     PW_ASSIGN_OR_RETURN(const bool found, select->Step());
     if (!found) return absl::OkStatus();
-    shapes_[select->Integer(0)] = ParseOrdered(select->Text(1));
+    shapes_[select->Integer(0)] = ParseJson(select->Text(1)).value_or(Json());
   }
 }
 
@@ -184,15 +180,17 @@ absl::Status SweepReader::Visit(
     row.engine = std::string(select->Text(5));
     const auto base = base_of_sweep_.find(select->Integer(10));
     if (base != base_of_sweep_.end()) row.base = base->second;
-    const nlohmann::ordered_json values = ParseOrdered(select->Text(7));
-    for (const auto& [name, value] : values.items()) {
-      row.axes.emplace_back(name, CellOfJson(value));
+    const absl::StatusOr<Json> values = ParseJson(select->Text(7));
+    if (values.ok() && values->is_object()) {
+      for (const auto& [name, value] : values->items()) {
+        row.axes.emplace_back(name, CellOfJson(value));
+      }
     }
-    nlohmann::json leaves;
+    Json leaves;
     const auto shape = shapes_.find(select->Integer(8));
     if (shape != shapes_.end()) {
-      const absl::string_view text = select->Text(9);
-      leaves = nlohmann::json::parse(text.begin(), text.end(), nullptr, false);
+      absl::StatusOr<Json> list = ParseJson(select->Text(9));
+      if (list.ok() && list->is_array()) leaves = *std::move(list);
     }
     for (size_t index = 0; index < columns.size(); ++index) {
       const std::string& column = columns[index];
@@ -210,8 +208,7 @@ absl::Status SweepReader::Visit(
       row.cells.push_back(std::move(cell));
     }
     row.report = [&]() {
-      return shape == shapes_.end() ? nlohmann::ordered_json()
-                                    : JoinTree(shape->second, leaves);
+      return shape == shapes_.end() ? Json() : JoinTree(shape->second, leaves);
     };
     PW_RETURN_IF_ERROR(visit(row));
   }

@@ -6,7 +6,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <utility>
@@ -14,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "sim/base/json.h"
 #include "sim/sweep/cell.h"
 #include "sim/sweep/database.h"
 
@@ -31,7 +31,7 @@ struct SweepRow {
   std::vector<std::pair<std::string, SweepCell>> axes;
   std::vector<SweepCell> cells;  // one a column asked for
   // The report of `simulate --json`, null without one. Only while visited.
-  std::function<nlohmann::ordered_json()> report;
+  std::function<Json()> report;
 };
 
 class SweepReader {
@@ -79,7 +79,7 @@ class SweepReader {
   absl::Status ReadBases();
 
   std::unique_ptr<Database> database_;
-  std::map<int64_t, nlohmann::ordered_json> shapes_;
+  std::map<int64_t, Json> shapes_;
   std::vector<std::string> bases_;
   std::map<int64_t, int> base_of_sweep_;
 };

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "sim/base/json.h"
 #include "sim/base/status.h"
 #include "sim/report/report_tree.h"
 #include "sim/run/simulated_run.h"

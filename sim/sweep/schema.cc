@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "sim/base/error_parts.h"
+#include "sim/base/json.h"
 #include "sim/base/status.h"
 #include "sim/sweep/leaves.h"
 #include "sim/sweep/store.h"
@@ -66,8 +67,7 @@ absl::Status AddMfu(Database* database) {
   while (true) {
     PW_ASSIGN_OR_RETURN(const bool found, shapes->Step());
     if (!found) break;
-    const auto tree = nlohmann::ordered_json::parse(
-        shapes->Text(1).begin(), shapes->Text(1).end(), nullptr, false);
+    const Json tree = ParseJson(shapes->Text(1)).value_or(Json());
     const ColumnOfShape column = FindColumn(tree, "mfu");
     if (column.leaves.empty()) continue;
     const std::string path = absl::StrCat("$[", column.leaves[0], "]");

@@ -1,8 +1,7 @@
-#include <nlohmann/json.hpp>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "sim/base/json.h"
 #include "sim/program/program.h"
 #include "sim/trace/export.h"
 #include "sim/trace/timeline.h"
@@ -31,7 +30,7 @@ class ChromeWriter {
     Begin();
     absl::StrAppendFormat(
         &out_, R"({"ph":"X","name":%s,"cat":"%s",%s,"ts":%s,"dur":%s)",
-        Quoted(name), OpKindName(op.kind), Place(slice.track),
+        QuotedJson(name), OpKindName(op.kind), Place(slice.track),
         Microseconds(slice.start_ns),
         Microseconds(slice.end_ns - slice.start_ns));
     absl::StrAppendFormat(&out_, R"(,"args":{"iteration":%d)", op.iteration);
@@ -83,16 +82,12 @@ class ChromeWriter {
         sample.value);
   }
 
-  static std::string Quoted(const std::string& text) {
-    return nlohmann::json(text).dump(-1, ' ', false,
-                                     nlohmann::json::error_handler_t::replace);
-  }
-
   std::string Finish(const TraceOrigin& origin) {
-    std::string other = absl::StrCat("\"schedule\":", Quoted(program_.name));
+    std::string other =
+        absl::StrCat("\"schedule\":", QuotedJson(program_.name));
     const auto add = [&other](absl::string_view key, absl::string_view value) {
       if (value.empty()) return;
-      absl::StrAppend(&other, ",\"", key, "\":", Quoted(std::string(value)));
+      absl::StrAppend(&other, ",\"", key, "\":", QuotedJson(value));
     };
     add("wait_rule", WaitRuleName(program_.wait_rule));
     add("clock", origin.clock);
@@ -175,15 +170,15 @@ std::string ChromeTraceJson(const Program& program,
   for (const Timeline::Process& process : timeline.processes) {
     writer.Metadata("process_name", process.id, 0, "name",
                     absl::StrFormat(R"(%s,"replica":%d,"rank":%d)",
-                                    ChromeWriter::Quoted(process.name),
-                                    process.replica, process.rank));
+                                    QuotedJson(process.name), process.replica,
+                                    process.rank));
     writer.Metadata("process_sort_index", process.id, 0, "sort_index",
                     absl::StrCat(process.id));
   }
   for (const Timeline::Track& track : timeline.tracks) {
     const int process = timeline.processes[track.process].id;
     writer.Metadata("thread_name", process, track.id, "name",
-                    ChromeWriter::Quoted(track.name));
+                    QuotedJson(track.name));
     writer.Metadata("thread_sort_index", process, track.id, "sort_index",
                     absl::StrCat(track.id));
   }

@@ -17,8 +17,6 @@
 namespace pipewright {
 namespace {
 
-using Json = nlohmann::json;
-
 template <typename Value>
 const Value* Find(const std::vector<std::pair<std::string, Value>>& list,
                   absl::string_view name) {
@@ -96,7 +94,7 @@ class HeldIterator {
   Held* held_ = nullptr;
 };
 
-class Handler : public nlohmann::json_sax<Json> {
+class Handler : public nlohmann::json_sax<nlohmann::json> {
  public:
   Handler(const std::function<absl::Status(const TraceEvent&)>& see,
           TraceHeader* header, Held* held)
@@ -308,8 +306,8 @@ absl::Status ReadTraceEvents(
   }
   Held held;
   Handler handler(see, header, &held);
-  if (!Json::sax_parse(HeldIterator(in.rdbuf(), &held), HeldIterator(),
-                       &handler)) {
+  if (!nlohmann::json::sax_parse(HeldIterator(in.rdbuf(), &held),
+                                 HeldIterator(), &handler)) {
     return InFile(source, 0, held.too_much() ? TooMuch() : handler.status());
   }
   if (!handler.found()) {

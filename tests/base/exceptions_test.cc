@@ -8,7 +8,7 @@
 
 #include "sim/base/status.h"
 
-namespace pipewright {
+namespace pipewright::exceptions_test {
 namespace {
 
 TEST_CASE("exceptions: whatever is thrown is a failure of ours", "[base]") {
@@ -40,4 +40,4 @@ TEST_CASE("exceptions: what is returned stays as it is", "[base]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::exceptions_test

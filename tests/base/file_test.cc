@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <string>
 
-namespace pipewright {
+namespace pipewright::file_test {
 namespace {
 
 // A folder of its own, gone with the object.
@@ -187,4 +187,4 @@ TEST_CASE("file: what another process writes is no stale file", "[base]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::file_test

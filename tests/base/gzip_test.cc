@@ -9,7 +9,7 @@
 #include "tests/support/gzip_text.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::gzip_test {
 namespace {
 
 using testing::Gzip;
@@ -80,4 +80,4 @@ TEST_CASE("gzip: what is broken, cut or empty is named", "[base]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::gzip_test

@@ -21,7 +21,7 @@
 #include "tests/support/gzip_text.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::input_test {
 namespace {
 
 using testing::Gzip;
@@ -188,4 +188,4 @@ TEST_CASE("input: a gzip file may expand to 200 times its size", "[base]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::input_test

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace pipewright {
+namespace pipewright::median_test {
 
 TEST_CASE("median: the middle, or between the two in the middle", "[base]") {
   CHECK(Median({}) == 0);
@@ -18,4 +18,4 @@ TEST_CASE("median: of magnitudes", "[base]") {
   CHECK(MedianMagnitude({-4, 1, 2, 3}) == 2.5);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::median_test

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace pipewright {
+namespace pipewright::names_test {
 namespace {
 
 TEST_CASE("base: the nearest name is found", "[base]") {
@@ -14,4 +14,4 @@ TEST_CASE("base: the nearest name is found", "[base]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::names_test

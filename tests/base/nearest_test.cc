@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace pipewright {
+namespace pipewright::nearest_test {
 namespace {
 
 TEST_CASE("nearest: divisors on both sides", "[base]") {
@@ -23,4 +23,4 @@ TEST_CASE("nearest: nothing works", "[base]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::nearest_test

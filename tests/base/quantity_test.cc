@@ -8,7 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
-namespace pipewright {
+namespace pipewright::quantity_test {
 namespace {
 
 void CheckParses(absl::string_view text, Unit unit, double expected) {
@@ -138,4 +138,4 @@ TEST_CASE("quantity: printed for people", "[base]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::quantity_test

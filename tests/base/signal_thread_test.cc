@@ -9,7 +9,7 @@
 #include <future>
 #include <thread>
 
-namespace pipewright {
+namespace pipewright::signal_thread_test {
 namespace {
 
 bool Blocked(int signal) {
@@ -45,4 +45,4 @@ TEST_CASE("signals: are taken on a thread of their own", "[base]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::signal_thread_test

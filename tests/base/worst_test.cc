@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-namespace pipewright {
+namespace pipewright::worst_test {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -44,4 +44,4 @@ TEST_CASE("base: a NaN stays the worst error wherever it comes", "[base]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::worst_test

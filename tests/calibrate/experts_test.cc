@@ -10,7 +10,7 @@
 #include "calibrate/session.h"
 #include "tests/support/fake_kernels.h"
 
-namespace pipewright {
+namespace pipewright::experts_test {
 namespace {
 
 using testing::FakeKernels;
@@ -151,4 +151,4 @@ TEST_CASE("calibrate: shapes of experts that cannot be are refused",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::experts_test

@@ -9,7 +9,7 @@
 #include "tests/support/fake_kernels.h"
 #include "tests/support/tiny_calibration.h"
 
-namespace pipewright {
+namespace pipewright::fp8_test {
 namespace {
 
 using testing::FakeKernels;
@@ -123,4 +123,4 @@ TEST_CASE("calibrate: fp8 is refused where the device or the model has none",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::fp8_test

@@ -14,7 +14,7 @@
 #include "calibrate/kineto_timeline.h"
 #include "tests/support/kineto_trace.h"
 
-namespace pipewright {
+namespace pipewright::import_kineto_events_test {
 namespace {
 
 using testing::FakeEvent;
@@ -284,4 +284,4 @@ TEST_CASE("kineto: repeated kernels are counted", "[calibrate]") {
   CHECK(RepeatsOf({}) == 0);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::import_kineto_events_test

@@ -15,7 +15,7 @@
 #include "absl/strings/str_replace.h"
 #include "tests/support/kineto_trace.h"
 
-namespace pipewright {
+namespace pipewright::import_kineto_test {
 namespace {
 
 using testing::FakeEvent;
@@ -433,4 +433,4 @@ TEST_CASE("kineto: ranks of a stage are pooled, stages kept apart",
   CHECK(WriteProfile(*again) == WriteProfile(*profile));
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::import_kineto_test

@@ -6,7 +6,7 @@
 #include "absl/strings/match.h"
 #include "sim/base/error_parts.h"
 
-namespace pipewright {
+namespace pipewright::import_silicon_test {
 namespace {
 
 absl::StatusOr<std::vector<SiliconTable>> Imported(const std::string& text) {
@@ -98,4 +98,4 @@ TEST_CASE("import: bad kernel times are refused with file, line and field",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::import_silicon_test

@@ -10,7 +10,7 @@
 #include "sim/base/file.h"
 #include "tests/support/paths.h"
 
-namespace pipewright {
+namespace pipewright::import_test {
 namespace {
 
 std::string DataOf(const std::string& name) {
@@ -189,4 +189,4 @@ TEST_CASE("calibrate: nvbandwidth gives copies", "[calibrate]") {
                           "nvbandwidth -j"));
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::import_test

@@ -10,7 +10,7 @@
 #include "calibrate/pass_subjects.h"
 #include "tests/support/fake_kernels.h"
 
-namespace pipewright {
+namespace pipewright::interference_test {
 namespace {
 
 using testing::FakeDevice;
@@ -207,4 +207,4 @@ TEST_CASE("interference: a transport that fails lets the pass run",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::interference_test

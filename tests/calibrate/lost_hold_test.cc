@@ -10,7 +10,7 @@
 #include "tests/support/fake_kernels.h"
 #include "tests/support/tiny_calibration.h"
 
-namespace pipewright {
+namespace pipewright::lost_hold_test {
 namespace {
 
 using testing::FakeKernels;
@@ -49,4 +49,4 @@ TEST_CASE("calibrate: a hold that runs out costs one sample", "[calibrate]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::lost_hold_test

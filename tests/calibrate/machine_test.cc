@@ -8,7 +8,7 @@
 
 #include "calibrate/memory_subjects.h"
 
-namespace pipewright {
+namespace pipewright::machine_test {
 namespace {
 
 TEST_CASE("calibrate: what others use of the machine is told apart from ours",
@@ -80,4 +80,4 @@ TEST_CASE("calibrate: the host's bandwidth is of the CPUs we may use",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::machine_test

@@ -10,7 +10,7 @@
 
 #include "absl/strings/match.h"
 
-namespace pipewright {
+namespace pipewright::measure_test {
 namespace {
 
 // A clock that only visits move, and a record of who was visited.
@@ -264,4 +264,4 @@ TEST_CASE("measure: lost visits are made up for and named", "[calibrate]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::measure_test

@@ -10,7 +10,7 @@
 #include "tests/support/fake_kernels.h"
 #include "tests/support/tiny_calibration.h"
 
-namespace pipewright {
+namespace pipewright::pass_memory_test {
 namespace {
 
 using testing::FakeDevice;
@@ -68,4 +68,4 @@ TEST_CASE("calibrate: fewer heads than layers take turns", "[calibrate]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::pass_memory_test

@@ -7,7 +7,7 @@
 
 #include "absl/strings/match.h"
 
-namespace pipewright {
+namespace pipewright::red_flags_test {
 namespace {
 
 ProfileSource Gpu() {
@@ -276,4 +276,4 @@ TEST_CASE("red flags: matrix products that outlast their pass", "[calibrate]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::red_flags_test

@@ -15,7 +15,7 @@
 #include "tests/support/fake_kernels.h"
 #include "tests/support/tiny_calibration.h"
 
-namespace pipewright {
+namespace pipewright::session_test {
 namespace {
 
 using testing::FakeKernels;
@@ -407,4 +407,4 @@ TEST_CASE("calibrate: threads transfer what they are told", "[calibrate]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::session_test

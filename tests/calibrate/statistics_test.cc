@@ -9,7 +9,7 @@
 
 #include "calibrate/stopping_rule.h"
 
-namespace pipewright {
+namespace pipewright::statistics_test {
 namespace {
 
 using Samples = std::vector<double>;
@@ -252,4 +252,4 @@ TEST_CASE("stopping rule: outliers do not keep it going", "[calibrate]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::statistics_test

@@ -12,7 +12,7 @@
 #include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::bad_input_test {
 namespace {
 
 using testing::BinaryResult;
@@ -379,4 +379,4 @@ TEST_CASE("cli: a bad run leaves every output file as it was", "[cli]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::bad_input_test

@@ -13,7 +13,7 @@
 #include "tests/support/fake_nccl.h"
 #include "tests/support/tiny_calibration.h"
 
-namespace pipewright {
+namespace pipewright::calibrate_nccl_test {
 namespace {
 
 using testing::FakeKernels;
@@ -145,4 +145,4 @@ TEST_CASE("calibrate: a profile has the transfers over NCCL",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::calibrate_nccl_test

@@ -16,7 +16,7 @@
 #include "tests/support/paths.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::calibrate_test {
 namespace {
 
 using testing::BinaryResult;
@@ -286,4 +286,4 @@ TEST_CASE("calibrate: a resumed run needs nothing more of a whole one",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::calibrate_test

@@ -10,7 +10,7 @@
 #include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::check_model_test {
 namespace {
 
 using testing::BinaryResult;
@@ -150,4 +150,4 @@ TEST_CASE("costs: one time for a backward is half B and half W", "[cli]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::check_model_test

@@ -10,7 +10,7 @@
 #include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::command_line_test {
 namespace {
 
 using testing::BinaryResult;
@@ -240,4 +240,4 @@ TEST_CASE("cli: the template of init runs", "[cli]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::command_line_test

@@ -11,7 +11,7 @@
 #include "tests/support/run_binary.h"
 #include "tests/support/xml_check.h"
 
-namespace pipewright {
+namespace pipewright::compare_test {
 namespace {
 
 using testing::BinaryResult;
@@ -256,4 +256,4 @@ TEST_CASE("cli: compare refuses what does not belong together", "[cli]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::compare_test

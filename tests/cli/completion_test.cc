@@ -17,7 +17,7 @@
 #include "sim/schedule/registry.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::completion_test {
 namespace {
 
 using testing::BinaryResult;
@@ -240,4 +240,4 @@ TEST_CASE("init: the template of a system is a system", "[cli]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::completion_test

@@ -13,7 +13,7 @@
 #include "tests/support/run_binary.h"
 #include "tests/support/xml_check.h"
 
-namespace pipewright {
+namespace pipewright::diagnose_test {
 namespace {
 
 using testing::BinaryResult;
@@ -119,4 +119,4 @@ TEST_CASE("diagnose: what it refuses", "[cli]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::diagnose_test

@@ -10,7 +10,7 @@
 #include "tests/support/paths.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::endless_input_test {
 namespace {
 
 using testing::BinaryPath;
@@ -136,4 +136,4 @@ TEST_CASE("endless: pipes and standard input are read", "[cli]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::endless_input_test

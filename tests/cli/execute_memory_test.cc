@@ -10,7 +10,7 @@
 #include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::execute_memory_test {
 namespace {
 
 using testing::BinaryResult;
@@ -85,4 +85,4 @@ TEST_CASE("cli: execute says both peaks, and its limit is of its own memory",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::execute_memory_test

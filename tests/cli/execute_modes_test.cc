@@ -12,7 +12,7 @@
 #include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::execute_modes_test {
 namespace {
 
 using testing::BinaryResult;
@@ -228,4 +228,4 @@ TEST_CASE("cli: ways to execute that do not go together", "[cli][execute]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::execute_modes_test

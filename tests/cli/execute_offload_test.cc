@@ -10,7 +10,7 @@
 #include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::execute_offload_test {
 namespace {
 
 using testing::BinaryResult;
@@ -114,4 +114,4 @@ TEST_CASE("cli: execute without copies does not speak of the host",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::execute_offload_test

@@ -11,7 +11,7 @@
 #include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::execute_reference_test {
 namespace {
 
 using testing::BinaryResult;
@@ -157,4 +157,4 @@ TEST_CASE("cli: execute trains tied embeddings as one table",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::execute_reference_test

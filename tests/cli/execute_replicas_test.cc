@@ -13,7 +13,7 @@
 #include "tests/support/mpirun.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright::testing {
+namespace pipewright::testing::execute_replicas_test {
 namespace {
 
 constexpr char kModel[] =
@@ -247,4 +247,4 @@ TEST_CASE("cli: what has no layers as units is refused by name",
 }
 
 }  // namespace
-}  // namespace pipewright::testing
+}  // namespace pipewright::testing::execute_replicas_test

@@ -10,7 +10,7 @@
 #include "tests/support/mpirun.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::execute_test {
 namespace {
 
 using testing::BinaryResult;
@@ -350,4 +350,4 @@ TEST_CASE("cli: compare takes the traces of simulate and of execute",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::execute_test

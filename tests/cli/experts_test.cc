@@ -9,7 +9,7 @@
 #include "tests/support/paths.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::experts_test {
 namespace {
 
 using testing::BinaryResult;
@@ -82,4 +82,4 @@ TEST_CASE("experts: a trace of a model with experts is imported", "[cli]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::experts_test

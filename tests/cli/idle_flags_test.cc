@@ -15,7 +15,7 @@
 #include "tests/support/paths.h"
 #include "tests/support/run_here.h"
 
-namespace pipewright {
+namespace pipewright::idle_flags_test {
 namespace {
 
 using testing::BaseRuns;
@@ -217,4 +217,4 @@ TEST_CASE("flags: compare refuses what only other traces need", "[cli]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::idle_flags_test

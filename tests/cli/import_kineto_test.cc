@@ -13,7 +13,7 @@
 #include "tests/support/kineto_trace.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::import_kineto_test {
 namespace {
 
 using testing::BinaryResult;
@@ -173,4 +173,4 @@ TEST_CASE("kineto: what contradicts the trace exits with 2", "[cli]") {
   CHECK(ReadFile(profile).ok());
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::import_kineto_test

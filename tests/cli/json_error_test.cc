@@ -17,7 +17,7 @@
 #include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::json_error_test {
 namespace {
 
 using testing::BinaryResult;
@@ -308,4 +308,4 @@ TEST_CASE("json errors: without --json standard output stays empty", "[cli]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::json_error_test

@@ -9,7 +9,7 @@
 #include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::memory_test {
 namespace {
 
 using testing::BinaryResult;
@@ -154,4 +154,4 @@ TEST_CASE("cli: the picture of memory needs a model", "[cli][memory]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::memory_test

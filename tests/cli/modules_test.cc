@@ -14,7 +14,7 @@
 #include "tests/support/paths.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::modules_test {
 namespace {
 
 using testing::BinaryPath;
@@ -176,4 +176,4 @@ TEST_CASE("modules: an installed program finds its own", "[cli]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::modules_test

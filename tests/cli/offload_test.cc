@@ -10,7 +10,7 @@
 #include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright::testing {
+namespace pipewright::testing::offload_test {
 namespace {
 
 // Options separated by blanks.
@@ -355,4 +355,4 @@ TEST_CASE(
 }
 
 }  // namespace
-}  // namespace pipewright::testing
+}  // namespace pipewright::testing::offload_test

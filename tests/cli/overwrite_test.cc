@@ -19,7 +19,7 @@
 #include "tests/support/paths.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::overwrite_test {
 namespace {
 
 using testing::BinaryResult;
@@ -246,4 +246,4 @@ TEST_CASE("overwrite: standard output is a file like others", "[cli]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::overwrite_test

@@ -14,7 +14,7 @@
 #include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::plan_test {
 namespace {
 
 using testing::BinaryResult;
@@ -395,4 +395,4 @@ TEST_CASE("cli: a Megatron script is read, and what is ignored is named",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::plan_test

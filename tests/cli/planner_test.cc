@@ -5,7 +5,7 @@
 #include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::planner_test {
 namespace {
 
 using testing::BinaryResult;
@@ -58,4 +58,4 @@ TEST_CASE("cli: PyTorch's name stays handcrafted when costs are given",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::planner_test

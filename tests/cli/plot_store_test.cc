@@ -11,7 +11,7 @@
 #include "tests/support/run_binary.h"
 #include "tests/support/run_here.h"
 
-namespace pipewright {
+namespace pipewright::plot_store_test {
 namespace {
 
 using testing::RunHere;
@@ -77,4 +77,4 @@ TEST_CASE("cli: a figure of a sweep has the numbers of its runs", "[cli]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::plot_store_test

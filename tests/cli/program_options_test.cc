@@ -9,7 +9,7 @@
 #include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::program_options_test {
 namespace {
 
 using testing::BinaryResult;
@@ -112,4 +112,4 @@ TEST_CASE("cli: a csv says that it cannot hold a pipeline without a flush",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::program_options_test

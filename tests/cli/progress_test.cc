@@ -14,7 +14,7 @@
 #include "tests/support/paths.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::progress_test {
 namespace {
 
 TEST_CASE("progress: the line", "[cli]") {
@@ -114,4 +114,4 @@ TEST_CASE("progress: on a terminal alone, and wiped out at the end",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::progress_test

@@ -23,7 +23,7 @@
 #include "tests/support/paths.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::readme_test {
 namespace {
 
 using testing::AllPages;
@@ -259,4 +259,4 @@ TEST_CASE("readme: docs/config.md is what the program prints", "[cli][docs]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::readme_test

@@ -11,7 +11,7 @@
 #include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::report_options_test {
 namespace {
 
 using testing::BinaryResult;
@@ -311,4 +311,4 @@ TEST_CASE("cli: an estimated run reports throughput and operations", "[cli]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::report_options_test

@@ -11,7 +11,7 @@
 #include "tests/support/json.h"
 #include "tests/support/run_here.h"
 
-namespace pipewright {
+namespace pipewright::schedules_test {
 namespace {
 
 using testing::BinaryResult;
@@ -74,4 +74,4 @@ TEST_CASE("schedules: no summary calls a direction a replica", "[cli]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::schedules_test

@@ -8,7 +8,7 @@
 #include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::seed_test {
 namespace {
 
 using testing::BinaryResult;
@@ -38,4 +38,4 @@ TEST_CASE("seed: it draws the same whatever a pass is packed into", "[cli]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::seed_test

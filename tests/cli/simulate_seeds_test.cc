@@ -9,7 +9,7 @@
 #include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright::testing {
+namespace pipewright::testing::simulate_seeds_test {
 namespace {
 
 constexpr char kBase[] =
@@ -127,4 +127,4 @@ TEST_CASE("draws: what draws nothing says so", "[sequences]") {
 }
 
 }  // namespace
-}  // namespace pipewright::testing
+}  // namespace pipewright::testing::simulate_seeds_test

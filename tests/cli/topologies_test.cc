@@ -10,7 +10,7 @@
 #include "tests/support/paths.h"
 #include "tests/support/run_here.h"
 
-namespace pipewright {
+namespace pipewright::topologies_test {
 namespace {
 
 using testing::BinaryResult;
@@ -62,4 +62,4 @@ TEST_CASE("topologies: the page names every shape and its parameters",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::topologies_test

@@ -12,7 +12,7 @@
 #include "tests/support/run_here.h"
 #include "tests/support/shapes.h"
 
-namespace pipewright {
+namespace pipewright::topology_pictures_test {
 namespace {
 
 using testing::BinaryResult;
@@ -269,4 +269,4 @@ TEST_CASE("simulate: copies across sockets wait for a narrow link", "[cli]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::topology_pictures_test

@@ -11,7 +11,7 @@
 #include "tests/support/compared_runs.h"
 #include "tests/support/json.h"
 
-namespace pipewright {
+namespace pipewright::conditions_test {
 namespace {
 
 using testing::Json;
@@ -176,4 +176,4 @@ TEST_CASE("conditions: only the same memory is paired", "[compare]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::conditions_test

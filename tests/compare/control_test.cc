@@ -6,7 +6,7 @@
 #include "absl/strings/match.h"
 #include "tests/support/json.h"
 
-namespace pipewright {
+namespace pipewright::control_test {
 namespace {
 
 // Two layers a rank, four sequences of 128 tokens a microbatch.
@@ -122,4 +122,4 @@ TEST_CASE("control: what the table cannot tell is said", "[compare]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::control_test

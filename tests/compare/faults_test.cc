@@ -8,7 +8,7 @@
 #include "sim/schedule/text.h"
 #include "tests/support/compared_runs.h"
 
-namespace pipewright {
+namespace pipewright::faults_test {
 namespace {
 
 using Shape = testing::ComparedShape;
@@ -273,4 +273,4 @@ TEST_CASE("compare: names copies that are slower, and the optimizer",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::faults_test

@@ -18,7 +18,7 @@
 #include "tests/support/random_schedule.h"
 #include "tests/support/reference_engine.h"
 
-namespace pipewright {
+namespace pipewright::findings_test {
 namespace {
 
 using testing::ComparedShape;
@@ -361,4 +361,4 @@ TEST_CASE("findings: slower copies beside slow passes", "[compare]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::findings_test

@@ -4,19 +4,17 @@
 
 #include <catch2/catch.hpp>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "sim/base/json.h"
 #include "sim/compare/comparison.h"
 #include "sim/trace/export.h"
 #include "tests/trace/example.h"
 
-namespace pipewright {
+namespace pipewright::foreign_trace_test {
 namespace {
-
-using nlohmann::json;
 
 ReadTrace Example() {
   std::istringstream in(
@@ -32,11 +30,11 @@ struct Layout {
 
 // Regions of the example's passes, process 10 * (2 - rank).
 std::string Foreign(const Layout& layout) {
-  json events = json::array();
+  Json events = Json::array();
   events.push_back({{"ph", "M"}, {"name", "process_name"}, {"pid", 1}});
   int correlation = 0;
   const auto add = [&](const char* category, const std::string& name,
-                       const json& process, double start_us, double length_us,
+                       const Json& process, double start_us, double length_us,
                        int number) {
     events.push_back({{"ph", "X"},
                       {"cat", category},
@@ -54,7 +52,7 @@ std::string Foreign(const Layout& layout) {
     const bool forward = op.pass.kind() == PassKind::kForward;
     const std::string name =
         absl::StrCat(forward ? "forward" : "backward", " step");
-    const json process = 10 * (op.rank + 1);
+    const Json process = 10 * (op.rank + 1);
     const double start_us = 5e6 + op.start_s * 1e6 + shift_us;
     double length_us = (op.end_s - op.start_s) * 1e6;
     if (!forward && op.rank == 1) length_us *= layout.longer;
@@ -75,8 +73,10 @@ std::string Foreign(const Layout& layout) {
           correlation);
     }
   }
-  json trace = {{"schemaVersion", 1}, {"traceEvents", events}};
+  Json trace;
   if (layout.rank >= 0) trace["distributedInfo"] = {{"rank", layout.rank}};
+  trace["schemaVersion"] = 1;
+  trace["traceEvents"] = std::move(events);
   return trace.dump();
 }
 
@@ -170,4 +170,4 @@ TEST_CASE("foreign trace: says what is missing", "[compare]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::foreign_trace_test

@@ -6,7 +6,7 @@
 
 #include "tests/support/compared_runs.h"
 
-namespace pipewright {
+namespace pipewright::paired_run_test {
 namespace {
 
 using testing::ComparedProgram;
@@ -89,4 +89,4 @@ TEST_CASE("paired run: a collective begins when its last member has come",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::paired_run_test

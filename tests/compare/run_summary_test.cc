@@ -12,7 +12,7 @@
 #include "tests/support/paths.h"
 #include "tests/support/xml_check.h"
 
-namespace pipewright {
+namespace pipewright::run_summary_test {
 namespace {
 
 ExecutedRow Row(const std::string& schedule, int pp, double predicted_s,
@@ -222,4 +222,4 @@ TEST_CASE("runs: the closed loop's page is that of its table", "[compare]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::run_summary_test

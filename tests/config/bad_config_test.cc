@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "sim/config/run_config.h"
 
-namespace pipewright {
+namespace pipewright::bad_config_test {
 namespace {
 
 struct BadInput {
@@ -164,4 +164,4 @@ TEST_CASE("config: a bad edit names its flag", "[config]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::bad_config_test

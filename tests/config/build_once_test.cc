@@ -4,7 +4,7 @@
 #include "sim/config/prepare.h"
 #include "sim/schedule/registry.h"
 
-namespace pipewright {
+namespace pipewright::build_once_test {
 namespace {
 
 // How often Prepare builds a schedule; nothing where it refuses.
@@ -41,4 +41,4 @@ TEST_CASE("prepare: every schedule is built once", "[config]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::build_once_test

@@ -16,7 +16,7 @@
 #include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::config_reference_test {
 namespace {
 
 using testing::BinaryResult;
@@ -175,4 +175,4 @@ TEST_CASE("reference: list prints it as text, JSON and Markdown",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::config_reference_test

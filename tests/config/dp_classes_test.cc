@@ -9,7 +9,7 @@
 #include "sim/run/simulated_run.h"
 #include "tests/support/prepare.h"
 
-namespace pipewright {
+namespace pipewright::dp_classes_test {
 namespace {
 
 using testing::Prepared;
@@ -180,4 +180,4 @@ TEST_CASE("dp_classes: replicas that would wait forever",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::dp_classes_test

@@ -14,7 +14,7 @@
 #include "sim/run/simulated_run.h"
 #include "tests/support/prepare.h"
 
-namespace pipewright {
+namespace pipewright::exchange_paths_test {
 namespace {
 
 using testing::Prepared;
@@ -335,4 +335,4 @@ TEST_CASE("exchanges: a slow device computes longer, its bytes stay",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::exchange_paths_test

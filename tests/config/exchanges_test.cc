@@ -10,7 +10,7 @@
 #include "sim/run/simulated_run.h"
 #include "tests/support/prepare.h"
 
-namespace pipewright {
+namespace pipewright::exchanges_test {
 namespace {
 
 using testing::Prepared;
@@ -216,4 +216,4 @@ TEST_CASE("exchanges: groups over nodes meet hops and gradients", "[config]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::exchanges_test

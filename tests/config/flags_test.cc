@@ -10,7 +10,7 @@
 #include "sim/config/run_config.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::flags_test {
 namespace {
 
 TEST_CASE("flags: every flag stands for a path of the schema", "[config]") {
@@ -57,4 +57,4 @@ TEST_CASE("flags: a flag's value decides what it stands for", "[config]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::flags_test

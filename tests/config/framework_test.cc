@@ -8,7 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "sim/config/prepare.h"
 
-namespace pipewright {
+namespace pipewright::framework_test {
 namespace {
 
 RunConfig Run(Framework framework) {
@@ -298,4 +298,4 @@ TEST_CASE("framework: a run that fits without fragmentation fits tightly",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::framework_test

@@ -18,7 +18,7 @@
 #include "tests/support/json.h"
 #include "tests/support/run_here.h"
 
-namespace pipewright {
+namespace pipewright::idle_options_test {
 namespace {
 
 using testing::BaseRun;
@@ -203,4 +203,4 @@ TEST_CASE("options: no field does nothing in silence", "[config][long]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::idle_options_test

@@ -20,7 +20,7 @@
 #include "tests/support/json.h"
 #include "tests/support/tiny_profile.h"
 
-namespace pipewright {
+namespace pipewright::measured_collectives_test {
 namespace {
 
 constexpr char kOperations[][16] = {"all_reduce", "all_gather",
@@ -282,4 +282,4 @@ TEST_CASE("measured collectives: the report says where times are from",
   CHECK(costs_of(profile)["collectives"] == "all_reduce over 2");
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::measured_collectives_test

@@ -14,7 +14,7 @@
 #include "tests/support/lowering.h"
 #include "tests/support/prepare.h"
 
-namespace pipewright {
+namespace pipewright::network_agreement_test {
 namespace {
 
 // An all-gather of `bytes` among the n-th devices of `members` ranks of `tp`
@@ -181,4 +181,4 @@ TEST_CASE("network: fewer cards, longer reduction", "[engine][config]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::network_agreement_test

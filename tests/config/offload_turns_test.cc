@@ -18,7 +18,7 @@
 #include "tests/support/prepare.h"
 #include "tests/support/random_program.h"
 
-namespace pipewright {
+namespace pipewright::offload_turns_test {
 namespace {
 
 using testing::Prepared;
@@ -237,4 +237,4 @@ TEST_CASE("prepare: a plan's peaks are those of the memory report",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::offload_turns_test

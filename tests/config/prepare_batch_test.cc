@@ -9,7 +9,7 @@
 #include "tests/support/prepare.h"
 #include "tests/support/run_here.h"
 
-namespace pipewright {
+namespace pipewright::prepare_batch_test {
 namespace {
 
 using testing::BinaryResult;
@@ -151,4 +151,4 @@ TEST_CASE("batch: a schedule file has to agree", "[config]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::prepare_batch_test

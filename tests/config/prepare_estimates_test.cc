@@ -5,7 +5,7 @@
 #include "absl/strings/str_join.h"
 #include "sim/config/prepare.h"
 
-namespace pipewright {
+namespace pipewright::prepare_estimates_test {
 namespace {
 
 RunConfig Estimated(const std::string& device) {
@@ -157,4 +157,4 @@ TEST_CASE("prepare: ZeRO over one device changes no memory", "[config]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::prepare_estimates_test

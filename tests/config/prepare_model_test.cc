@@ -10,7 +10,7 @@
 #include "tests/support/prepare.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::prepare_model_test {
 namespace {
 
 using testing::Prepared;
@@ -454,4 +454,4 @@ TEST_CASE("prepare: a hop is sent in parts where its receivers gather",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::prepare_model_test

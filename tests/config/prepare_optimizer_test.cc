@@ -8,7 +8,7 @@
 #include "sim/memory/schedule_memory.h"
 #include "tests/support/prepare.h"
 
-namespace pipewright {
+namespace pipewright::prepare_optimizer_test {
 namespace {
 
 using testing::Prepared;
@@ -177,4 +177,4 @@ TEST_CASE("prepare: memory of an optimizer on the host",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::prepare_optimizer_test

@@ -19,7 +19,7 @@
 #include "tests/support/json.h"
 #include "tests/support/tiny_profile.h"
 
-namespace pipewright {
+namespace pipewright::prepare_profile_test {
 namespace {
 
 using testing::Around;
@@ -420,4 +420,4 @@ TEST_CASE("config: a profile puts other pass times aside", "[config]") {
   CHECK(ReadConfig("costs: {interference: off}", "a.yaml").ok());
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::prepare_profile_test

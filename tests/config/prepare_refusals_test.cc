@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/support/prepare.h"
 
-namespace pipewright {
+namespace pipewright::prepare_refusals_test {
 namespace {
 
 using testing::kBase;
@@ -151,4 +151,4 @@ TEST_CASE("prepare: what does not fit together is refused by field",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::prepare_refusals_test

@@ -10,7 +10,7 @@
 #include "sim/cost/silicon.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::prepare_silicon_test {
 namespace {
 
 RunConfig WithSilicon(const std::string& device, const std::string& silicon) {
@@ -121,4 +121,4 @@ TEST_CASE("prepare: a user's tables and device file are taken", "[config]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::prepare_silicon_test

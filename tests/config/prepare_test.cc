@@ -9,7 +9,7 @@
 #include "tests/support/prepare.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::prepare_test {
 namespace {
 
 using testing::kBase;
@@ -302,4 +302,4 @@ TEST_CASE("prepare: a schedule file brings its sizes", "[config]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::prepare_test

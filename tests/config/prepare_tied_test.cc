@@ -12,7 +12,7 @@
 #include "sim/run/describe_run.h"
 #include "tests/support/prepare.h"
 
-namespace pipewright {
+namespace pipewright::prepare_tied_test {
 namespace {
 
 using testing::Prepared;
@@ -127,4 +127,4 @@ TEST_CASE("tied: where and how gradients are summed", "[config]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::prepare_tied_test

@@ -8,7 +8,7 @@
 #include "tests/support/paths.h"
 #include "tests/support/prepare.h"
 
-namespace pipewright {
+namespace pipewright::prepared_text_test {
 namespace {
 
 using testing::Prepared;
@@ -57,4 +57,4 @@ TEST_CASE("prepare: parts say what they were made of", "[config]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::prepared_text_test

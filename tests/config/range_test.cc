@@ -27,7 +27,7 @@
 #include "tests/support/json.h"
 #include "tests/support/shapes.h"
 
-namespace pipewright {
+namespace pipewright::range_test {
 namespace {
 
 using testing::Json;
@@ -106,7 +106,7 @@ class Numbers {
   const std::vector<NumberField>& fields() const { return fields_; }
 
  private:
-  static std::string Text(double value) { return pipewright::Text(value); }
+  static std::string Text(double value) { return range_test::Text(value); }
   std::vector<NumberField> fields_;
 };
 
@@ -309,4 +309,4 @@ TEST_CASE("range: bytes that no integer holds are refused by their field",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::range_test

@@ -7,7 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
-namespace pipewright {
+namespace pipewright::run_config_test {
 namespace {
 
 using Layers = std::vector<std::vector<ConfigEdit>>;
@@ -300,4 +300,4 @@ TEST_CASE("config: bytes and zero need no unit", "[config]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::run_config_test

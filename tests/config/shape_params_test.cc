@@ -11,7 +11,7 @@
 #include "sim/config/prepare.h"
 #include "tests/support/shapes.h"
 
-namespace pipewright {
+namespace pipewright::shape_params_test {
 namespace {
 
 using Layers = std::vector<std::vector<ConfigEdit>>;
@@ -212,4 +212,4 @@ TEST_CASE("shape params: what a shape needs is missed by its field",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::shape_params_test

@@ -4,7 +4,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace pipewright {
+namespace pipewright::analytic_test {
 namespace {
 
 AnalyticOptions OnH100() {
@@ -156,4 +156,4 @@ TEST_CASE("cost: a ring of neighbours takes a step less than it has members",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::analytic_test

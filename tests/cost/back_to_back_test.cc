@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <utility>
 
-namespace pipewright {
+namespace pipewright::back_to_back_test {
 namespace {
 
 PassEntry Entry(ProfilePass pass, double seconds, int64_t microbatch_size) {
@@ -73,4 +73,4 @@ TEST_CASE("cost: chains are held against their passes", "[cost]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::back_to_back_test

@@ -14,7 +14,7 @@
 #include "sim/cost/silicon.h"
 #include "sim/model/model.h"
 
-namespace pipewright {
+namespace pipewright::cast_time_test {
 namespace {
 
 ModelOp Linear(double m, double n, double k) {
@@ -391,4 +391,4 @@ TEST_CASE("interval: assumptions widen it where they are made", "[cost]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::cast_time_test

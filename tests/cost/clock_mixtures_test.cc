@@ -15,7 +15,7 @@
 #include "sim/cost/clock.h"
 #include "tests/support/experiment_csv.h"
 
-namespace pipewright {
+namespace pipewright::clock_mixtures_test {
 namespace {
 
 using Cells = testing::ExperimentRow;
@@ -130,4 +130,4 @@ TEST_CASE("clock: mixtures on an H100 follow their mean power", "[cost]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::clock_mixtures_test

@@ -8,7 +8,7 @@
 #include "tests/support/json.h"
 #include "tests/support/oracle.h"
 
-namespace pipewright {
+namespace pipewright::collective_time_test {
 namespace {
 
 using testing::Json;
@@ -117,4 +117,4 @@ TEST_CASE("cost: a collective is measured where its members are, else of links",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::collective_time_test

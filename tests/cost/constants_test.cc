@@ -16,7 +16,7 @@
 #include "tests/support/constants_page.h"
 #include "tests/support/paths.h"
 
-namespace pipewright {
+namespace pipewright::constants_test {
 namespace {
 
 using testing::Constant;
@@ -222,4 +222,4 @@ TEST_CASE("constants: what has no class or an unknown one is named",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::constants_test

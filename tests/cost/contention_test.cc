@@ -9,7 +9,7 @@
 #include "sim/cost/analytic.h"
 #include "sim/cost/slowest.h"
 
-namespace pipewright {
+namespace pipewright::contention_test {
 namespace {
 
 AnalyticOptions OnDgx() {
@@ -112,4 +112,4 @@ TEST_CASE("slowest: the energy of the slowest of several devices", "[cost]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::contention_test

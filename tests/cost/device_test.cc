@@ -8,7 +8,7 @@
 #include "absl/strings/str_replace.h"
 #include "sim/base/error_parts.h"
 
-namespace pipewright {
+namespace pipewright::device_test {
 namespace {
 
 TEST_CASE("devices: those of earlier versions have their numbers", "[cost]") {
@@ -92,4 +92,4 @@ TEST_CASE("devices: a file is read, and refused with line and field",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::device_test

@@ -11,7 +11,7 @@
 #include "sim/cost/op_time.h"
 #include "sim/cost/silicon.h"
 
-namespace pipewright {
+namespace pipewright::execution_test {
 namespace {
 
 ModelSpec SmallMixture() {
@@ -705,4 +705,4 @@ TEST_CASE("execution: keys and values meet queries in three ways", "[cost]") {
   CHECK_FALSE(CheckTraining(model, training, 1).ok());
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::execution_test

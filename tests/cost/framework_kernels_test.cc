@@ -18,7 +18,7 @@
 #include "sim/model/model.h"
 #include "tests/support/paths.h"
 
-namespace pipewright {
+namespace pipewright::framework_kernels_test {
 namespace {
 
 // Microseconds of the rows `short` of experiments/h100_load/mixtures.csv, by
@@ -208,4 +208,4 @@ TEST_CASE("framework: a longer kernel says so, and draws less", "[cost]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::framework_kernels_test

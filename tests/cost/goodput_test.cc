@@ -9,7 +9,7 @@
 #include "sim/cost/failure_days.h"
 #include "sim/cost/goodput.h"
 
-namespace pipewright {
+namespace pipewright::goodput_test {
 namespace {
 
 constexpr double kDay = 86400;
@@ -208,4 +208,4 @@ TEST_CASE("goodput: no interval is better than the best", "[cost][goodput]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::goodput_test

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <set>
 
-namespace pipewright {
+namespace pipewright::jitter_test {
 
 TEST_CASE("cost: draws are uniform and depend on every word", "[cost]") {
   std::set<double> seen;
@@ -81,4 +81,4 @@ TEST_CASE("cost: jitter is drawn for a pass, not for a call", "[cost]") {
   CHECK(std::sqrt(square / kDraws) == Approx(0.03).epsilon(0.05));
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::jitter_test

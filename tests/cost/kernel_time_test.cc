@@ -4,7 +4,7 @@
 
 #include "absl/strings/match.h"
 
-namespace pipewright {
+namespace pipewright::kernel_time_test {
 namespace {
 
 TEST_CASE("cost: every number of a device has a source", "[cost]") {
@@ -102,4 +102,4 @@ TEST_CASE("cost: attention's backward and short sequences are slower",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::kernel_time_test

@@ -17,7 +17,7 @@
 #include "sim/cost/silicon.h"
 #include "tests/support/experiment_csv.h"
 
-namespace pipewright {
+namespace pipewright::measured_constants_test {
 namespace {
 
 using testing::ExperimentRow;
@@ -216,4 +216,4 @@ TEST_CASE("measured: products of a shard in PyTorch are apart", "[cost]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::measured_constants_test

@@ -6,7 +6,7 @@
 #include "absl/strings/match.h"
 #include "sim/cost/profile_shape.h"
 
-namespace pipewright {
+namespace pipewright::profile_costs_test {
 namespace {
 
 constexpr double kMillisecond = 1e-3;
@@ -541,4 +541,4 @@ TEST_CASE("cost: a backward that runs its forward again has the noise of both",
   CHECK(worst(PassKind::kBackwardWeight) == Approx(1));
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::profile_costs_test

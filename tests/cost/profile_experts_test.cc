@@ -5,7 +5,7 @@
 #include "sim/cost/profile_costs.h"
 #include "sim/report/calibration_report.h"
 
-namespace pipewright {
+namespace pipewright::profile_experts_test {
 namespace {
 
 ModelSpec Tiny() { return *FindModel("moe-tiny"); }
@@ -161,4 +161,4 @@ TEST_CASE("profile: one from before there were experts reads", "[cost]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::profile_experts_test

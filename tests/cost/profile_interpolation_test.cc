@@ -9,7 +9,7 @@
 #include "sim/base/worst.h"
 #include "sim/cost/profile_shape.h"
 
-namespace pipewright {
+namespace pipewright::profile_interpolation_test {
 namespace {
 
 ProfileModel Llama() {
@@ -175,4 +175,4 @@ TEST_CASE("cost: outside of the grid the error grows with every doubling",
   }
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::profile_interpolation_test

@@ -13,7 +13,7 @@
 #include "absl/strings/str_replace.h"
 #include "tests/support/example_profile.h"
 
-namespace pipewright {
+namespace pipewright::profile_test {
 namespace {
 
 using testing::ExampleProfile;
@@ -235,4 +235,4 @@ TEST_CASE("profile: merging keeps the newer entries", "[cost]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::profile_test

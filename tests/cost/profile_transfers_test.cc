@@ -6,7 +6,7 @@
 
 #include "sim/cost/profile_shape.h"
 
-namespace pipewright {
+namespace pipewright::profile_transfers_test {
 namespace {
 
 Distribution Exactly(double seconds) {
@@ -91,4 +91,4 @@ TEST_CASE("cost: transfers of one transport are not mixed with another's",
   CHECK(TransferSeconds(profile, "send_recv", 4, 1000)->seconds == 5);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::profile_transfers_test

@@ -15,7 +15,7 @@
 #include "sim/cost/kernel_time.h"
 #include "sim/cost/op_time.h"
 
-namespace pipewright {
+namespace pipewright::silicon_test {
 namespace {
 
 constexpr char kTwoByTwo[] =
@@ -591,4 +591,4 @@ TEST_CASE("silicon: tables carry over to a card with other limits", "[cost]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::silicon_test

@@ -8,7 +8,7 @@
 #include "absl/strings/match.h"
 #include "sim/cost/slow_law.h"
 
-namespace pipewright {
+namespace pipewright::slow_law_test {
 namespace {
 
 constexpr uint64_t kStream = 1;
@@ -81,4 +81,4 @@ TEST_CASE("slow law: what is no law is named", "[cost][slow]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::slow_law_test

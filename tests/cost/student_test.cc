@@ -5,7 +5,7 @@
 
 #include "sim/cost/jitter.h"
 
-namespace pipewright {
+namespace pipewright::student_test {
 namespace {
 
 // Abramowitz and Stegun, table 26.10, and any other table of the distribution.
@@ -62,4 +62,4 @@ TEST_CASE("cost: Student's t inverts the distribution", "[cost]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::student_test

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-namespace pipewright {
+namespace pipewright::time_source_test {
 namespace {
 
 // Of a median of 1 s: half-widths of both intervals.
@@ -66,4 +66,4 @@ TEST_CASE("cost: the optimizer's and a hop's error are those of the nearest",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::time_source_test

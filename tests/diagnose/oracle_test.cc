@@ -20,7 +20,7 @@
 #include "tests/support/naive_stragglers.h"
 #include "tests/support/oracle.h"
 
-namespace pipewright {
+namespace pipewright::oracle_test {
 namespace {
 
 using testing::NaiveFault;
@@ -253,4 +253,4 @@ TEST_CASE("stragglers: planted faults leave the published answers",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::oracle_test

@@ -20,7 +20,7 @@
 #include "sim/diagnose/diagnosis.h"
 #include "tests/support/naive_stragglers.h"
 
-namespace pipewright {
+namespace pipewright::table_test {
 namespace {
 
 using testing::NaiveFault;
@@ -341,4 +341,4 @@ TEST_CASE("diagnose: empty and endless tables", "[diagnose]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::table_test

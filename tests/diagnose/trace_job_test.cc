@@ -23,7 +23,7 @@
 #include "tests/support/json.h"
 #include "tests/support/xml_check.h"
 
-namespace pipewright {
+namespace pipewright::trace_job_test {
 namespace {
 
 using testing::ComparedProgram;
@@ -266,4 +266,4 @@ TEST_CASE("heat map: a cell a value, the larger the darker", "[diagnose]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::trace_job_test

@@ -10,7 +10,7 @@
 #include "tests/support/lowering.h"
 #include "tests/support/reference_engine.h"
 
-namespace pipewright {
+namespace pipewright::batched_hooks_test {
 namespace {
 
 struct Sharding {
@@ -76,4 +76,4 @@ TEST_CASE("batched: gathers and scatters do not split a batch", "[engine]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::batched_hooks_test

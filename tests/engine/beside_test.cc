@@ -8,7 +8,7 @@
 #include "tests/support/lowering.h"
 #include "tests/support/random_program.h"
 
-namespace pipewright {
+namespace pipewright::beside_test {
 namespace {
 
 constexpr double kSame = 1e-9;  // relative (docs/architecture.md, Tests)
@@ -159,4 +159,4 @@ TEST_CASE("interference: both engines slow down alike", "[engine]") {
   CHECK(slower > 10);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::beside_test

@@ -11,7 +11,7 @@
 #include "tests/support/lowering.h"
 #include "tests/support/random_program.h"
 
-namespace pipewright {
+namespace pipewright::contention_test {
 namespace {
 
 constexpr double kSame = 1e-9;  // relative (docs/architecture.md, Tests)
@@ -340,4 +340,4 @@ TEST_CASE("contention: a ring and a gradient share NICs", "[engine]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::contention_test

@@ -11,7 +11,7 @@
 #include "tests/support/lowering.h"
 #include "tests/support/random_program.h"
 
-namespace pipewright {
+namespace pipewright::copies_in_turn_test {
 namespace {
 
 constexpr double kSame = 1e-9;  // relative (docs/architecture.md, Tests)
@@ -125,4 +125,4 @@ TEST_CASE("contention: in turn both directions of a device run at once",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::copies_in_turn_test

@@ -13,7 +13,7 @@
 #include "tests/support/lowering.h"
 #include "tests/support/random_program.h"
 
-namespace pipewright {
+namespace pipewright::devices_of_rank_test {
 namespace {
 
 constexpr double kSame = 1e-9;  // relative (docs/architecture.md, Tests)
@@ -320,4 +320,4 @@ TEST_CASE("devices of a rank: names of replicas do not matter", "[engine]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::devices_of_rank_test

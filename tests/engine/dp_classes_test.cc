@@ -15,7 +15,7 @@
 #include "tests/support/random_program.h"
 #include "tests/support/reference_engine.h"
 
-namespace pipewright {
+namespace pipewright::dp_classes_test {
 namespace {
 
 void CheckSame(const RunSummary& one, const RunSummary& other,
@@ -225,4 +225,4 @@ TEST_CASE("engine: rows grow with classes, not with replicas",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::dp_classes_test

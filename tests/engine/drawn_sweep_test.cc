@@ -10,7 +10,7 @@
 #include "tests/support/lowering.h"
 #include "tests/support/random_program.h"
 
-namespace pipewright {
+namespace pipewright::drawn_sweep_test {
 namespace {
 
 std::shared_ptr<Jitter> Noise(uint64_t seed, double sigma) {
@@ -114,4 +114,4 @@ TEST_CASE("jitter: the sweep equals the events of odc up to rounding",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::drawn_sweep_test

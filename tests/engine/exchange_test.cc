@@ -20,7 +20,7 @@
 #include "tests/support/random_program.h"
 #include "tests/support/step_flows.h"
 
-namespace pipewright {
+namespace pipewright::exchange_test {
 namespace {
 
 constexpr double kCard = 16;  // bytes a second of SmallFabric
@@ -485,4 +485,4 @@ TEST_CASE("exchanges: what groups put on the links", "[engine]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::exchange_test

@@ -8,7 +8,7 @@
 #include "tests/support/reference_engine.h"
 #include "tests/support/rounds.h"
 
-namespace pipewright {
+namespace pipewright::fast_engine_test {
 namespace {
 
 using testing::Rounds;
@@ -74,4 +74,4 @@ TEST_CASE("engine: fast equals the reference on random programs", "[engine]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::fast_engine_test

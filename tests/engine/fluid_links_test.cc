@@ -8,7 +8,7 @@
 
 #include "tests/support/lowering.h"
 
-namespace pipewright {
+namespace pipewright::fluid_links_test {
 namespace {
 
 // Some bundles over some links, all of them flows.
@@ -174,4 +174,4 @@ TEST_CASE("fluid: what comes and goes, against filling from scratch",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::fluid_links_test

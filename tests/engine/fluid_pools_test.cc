@@ -14,7 +14,7 @@
 #include "tests/support/lowering.h"
 #include "tests/support/odc_nodes.h"
 
-namespace pipewright {
+namespace pipewright::fluid_pools_test {
 namespace {
 
 using testing::Nodes;
@@ -168,4 +168,4 @@ TEST_CASE("spread: work is linear in devices", "[engine]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::fluid_pools_test

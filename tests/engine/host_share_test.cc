@@ -13,7 +13,7 @@
 #include "tests/support/oracle.h"
 #include "tests/support/plain_host.h"
 
-namespace pipewright {
+namespace pipewright::host_share_test {
 namespace {
 
 using testing::HostProgram;
@@ -298,4 +298,4 @@ TEST_CASE("host: two devices behind one switch", "[offload][engine]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::host_share_test

@@ -16,7 +16,7 @@
 #include "tests/support/run_binary.h"
 #include "tests/support/shapes.h"
 
-namespace pipewright {
+namespace pipewright::host_staging_test {
 namespace {
 
 constexpr double kBytes = 10.5e9;    // a third of a second's 31.5 GB
@@ -169,4 +169,4 @@ TEST_CASE("cli: host-staged messages slow copies, and fast says it knows not",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::host_staging_test

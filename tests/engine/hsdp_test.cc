@@ -18,7 +18,7 @@
 #include "tests/support/lowering.h"
 #include "tests/support/reference_engine.h"
 
-namespace pipewright {
+namespace pipewright::hsdp_test {
 namespace {
 
 // [device][microbatch] (forward, backward) of a layer.
@@ -194,4 +194,4 @@ TEST_CASE("hsdp: random classes in parts on all engines",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::hsdp_test

@@ -5,7 +5,7 @@
 #include <map>
 #include <utility>
 
-namespace pipewright {
+namespace pipewright::interference_test {
 namespace {
 
 using Kind = Interference::Kind;
@@ -175,4 +175,4 @@ TEST_CASE("interference: the matrix is the profile's, never below 1",
   CHECK(matrix->At(kForward, Beside::kCollective).pass == 1);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::interference_test

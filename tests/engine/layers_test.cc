@@ -22,7 +22,7 @@
 #include "tests/support/oracle.h"
 #include "tests/support/reference_engine.h"
 
-namespace pipewright {
+namespace pipewright::layers_test {
 namespace {
 
 // Times of a layer: [device][microbatch] (forward, backward).
@@ -415,4 +415,4 @@ TEST_CASE(
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::layers_test

@@ -17,7 +17,7 @@
 #include "tests/support/lowering.h"
 #include "tests/support/odc_nodes.h"
 
-namespace pipewright {
+namespace pipewright::odc_flows_test {
 namespace {
 
 using testing::Nodes;
@@ -239,4 +239,4 @@ TEST_CASE("odc: an owner adds for one client after the other", "[engine]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::odc_flows_test

@@ -15,7 +15,7 @@
 #include "tests/support/lowering.h"
 #include "tests/support/odc_nodes.h"
 
-namespace pipewright {
+namespace pipewright::odc_traffic_test {
 namespace {
 
 using testing::Nodes;
@@ -263,4 +263,4 @@ TEST_CASE("odc: every byte is pulled once from its owner", "[engine]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::odc_traffic_test

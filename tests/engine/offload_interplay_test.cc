@@ -14,7 +14,7 @@
 #include "tests/support/lowering.h"
 #include "tests/support/random_program.h"
 
-namespace pipewright {
+namespace pipewright::offload_interplay_test {
 namespace {
 
 // A forward beside a copy to the host takes half as long again, any pass beside
@@ -103,4 +103,4 @@ TEST_CASE("offload: recomputation, gradients on the same root, interference",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::offload_interplay_test

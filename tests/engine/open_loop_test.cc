@@ -16,7 +16,7 @@
 #include "sim/engine/simgrid_module.h"
 #include "tests/support/lowering.h"
 
-namespace pipewright {
+namespace pipewright::open_loop_test {
 namespace {
 
 constexpr double kOpenNever = std::numeric_limits<double>::infinity();
@@ -256,4 +256,4 @@ TEST_CASE("fluid: ends of open-loop flows are SimGrid's, to 1e-12",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::open_loop_test

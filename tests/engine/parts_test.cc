@@ -20,7 +20,7 @@
 #include "tests/support/prepare.h"
 #include "tests/support/random_program.h"
 
-namespace pipewright {
+namespace pipewright::parts_test {
 namespace {
 
 constexpr int kNever = std::numeric_limits<int>::max();
@@ -151,4 +151,4 @@ TEST_CASE("parts: what has left a link is not taken for who is there",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::parts_test

@@ -9,7 +9,7 @@
 #include "tests/support/lowering.h"
 #include "tests/support/random_program.h"
 
-namespace pipewright {
+namespace pipewright::period_test {
 namespace {
 
 constexpr double kSame = 1e-9;  // relative (docs/architecture.md, Tests)
@@ -180,4 +180,4 @@ TEST_CASE("period: a joint pair starts and releases as one", "[engine]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::period_test

@@ -9,7 +9,7 @@
 #include "sim/engine/fluid_clock.h"
 #include "tests/support/lowering.h"
 
-namespace pipewright {
+namespace pipewright::progress_test {
 namespace {
 
 class Heard : public Progress {
@@ -72,4 +72,4 @@ TEST_CASE("progress: of events it never falls, and they are counted",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::progress_test

@@ -16,7 +16,7 @@
 #include "tests/support/oracle.h"
 #include "tests/support/trace_check.h"
 
-namespace pipewright {
+namespace pipewright::property_test {
 namespace {
 
 using testing::Json;
@@ -281,4 +281,4 @@ TEST_CASE("engine: spans are those of the reference schedulers", "[engine]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::property_test

@@ -11,7 +11,7 @@
 #include "sim/trace/trace.h"
 #include "tests/support/random_program.h"
 
-namespace pipewright {
+namespace pipewright::run_ahead_test {
 namespace {
 
 using Row = std::tuple<int, int, int, int, double, double>;
@@ -91,4 +91,4 @@ TEST_CASE("events: a device that runs ahead of the clock has the same times",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::run_ahead_test

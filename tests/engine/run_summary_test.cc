@@ -2,7 +2,7 @@
 
 #include "sim/engine/engine.h"
 
-namespace pipewright {
+namespace pipewright::run_summary_test {
 namespace {
 
 TEST_CASE("engine: a measured period is the median, a computed one the last",
@@ -23,4 +23,4 @@ TEST_CASE("engine: a measured period is the median, a computed one the last",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::run_summary_test

@@ -13,7 +13,7 @@
 #include "tests/support/queue_transport.h"
 #include "tests/support/random_program.h"
 
-namespace pipewright {
+namespace pipewright::scaling_test {
 namespace {
 
 constexpr double kSame = 1e-9;  // relative (docs/architecture.md, Tests)
@@ -273,4 +273,4 @@ TEST_CASE("engine: a period called steady stays", "[engine]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::scaling_test

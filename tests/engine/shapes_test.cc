@@ -13,7 +13,7 @@
 #include "tests/support/lowering.h"
 #include "tests/support/shapes.h"
 
-namespace pipewright {
+namespace pipewright::shapes_test {
 namespace {
 
 constexpr int kRanks = 4;
@@ -126,4 +126,4 @@ TEST_CASE("engine: on every shape, relabelled and twice as fast", "[engine]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::shapes_test

@@ -7,7 +7,7 @@
 #include "sim/engine/sharing_queue.h"
 #include "tests/support/lowering.h"
 
-namespace pipewright {
+namespace pipewright::sharing_test {
 namespace {
 
 TEST_CASE("sharing queue: equal transfers that start together", "[engine]") {
@@ -176,4 +176,4 @@ TEST_CASE("sharing: a source that overlaps itself", "[engine]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::sharing_test

@@ -11,7 +11,7 @@
 #include "sim/schedule/text.h"
 #include "tests/support/lowering.h"
 
-namespace pipewright {
+namespace pipewright::side_ops_test {
 namespace {
 
 using Runner = absl::StatusOr<RunSummary> (*)(const Program&,
@@ -296,4 +296,4 @@ TEST_CASE("deadlock: meetings in opposite orders", "[engine]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::side_ops_test

@@ -14,7 +14,7 @@
 #include "tests/support/queue_transport.h"
 #include "tests/support/random_program.h"
 
-namespace pipewright {
+namespace pipewright::simgrid_engine_test {
 namespace {
 
 // Relative agreement of engines (docs/architecture.md, Tests).
@@ -120,4 +120,4 @@ TEST_CASE("engine: simgrid shares links as progressive filling does",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::simgrid_engine_test

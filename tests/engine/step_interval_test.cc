@@ -12,7 +12,7 @@
 #include "sim/program/program.h"
 #include "tests/support/lowering.h"
 
-namespace pipewright {
+namespace pipewright::step_interval_test {
 namespace {
 
 struct Case {
@@ -224,4 +224,4 @@ TEST_CASE("interval: 85 to 95 percent of made-up steps lie inside",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::step_interval_test

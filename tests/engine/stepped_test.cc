@@ -16,7 +16,7 @@
 #include "tests/support/random_schedule.h"
 #include "tests/support/reference_engine.h"
 
-namespace pipewright {
+namespace pipewright::stepped_test {
 namespace {
 
 using Runner = absl::StatusOr<RunSummary> (*)(const Program&,
@@ -222,4 +222,4 @@ TEST_CASE("stepped: a step that begins in vain is refused", "[engine]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::stepped_test

@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-namespace pipewright {
+namespace pipewright::timer_queue_test {
 namespace {
 
 // Against a sorted set of (date, number of setting): few dates, so that many
@@ -63,4 +63,4 @@ TEST_CASE("timers: come by date, those of a date as they were set",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::timer_queue_test

@@ -15,7 +15,7 @@
 #include "sim/schedule/registry.h"
 #include "tests/support/random_schedule.h"
 
-namespace pipewright {
+namespace pipewright::copies_test {
 namespace {
 
 // One rank's. Whoever tells of a copy stays inside Send until the run is over,
@@ -110,4 +110,4 @@ TEST_CASE("execute: a run may be over before the threads of its copies",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::copies_test

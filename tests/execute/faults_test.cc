@@ -8,7 +8,7 @@
 #include "execute/train/training.h"
 #include "tests/support/small_training.h"
 
-namespace pipewright {
+namespace pipewright::faults_test {
 namespace {
 
 absl::Status Train(WaitRule wait_rule, const Faults& faults) {
@@ -71,4 +71,4 @@ TEST_CASE("faults: an order that deadlocks comes with the grid", "[execute]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::faults_test

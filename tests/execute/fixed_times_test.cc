@@ -11,7 +11,7 @@
 #include "tests/support/fixed_time_kernels.h"
 #include "tests/support/small_training.h"
 
-namespace pipewright {
+namespace pipewright::fixed_times_test {
 namespace {
 
 constexpr testing::FixedTimes kTimes = {.forward_s = 3,
@@ -122,4 +122,4 @@ TEST_CASE("execute: measured seconds of uneven stages by hand", "[execute]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::fixed_times_test

@@ -9,7 +9,7 @@
 #include "tests/support/run_binary.h"
 #include "tests/support/small_training.h"
 
-namespace pipewright {
+namespace pipewright::fp8_test {
 namespace {
 
 TrainedRun Train(const std::string& schedule, int dp, bool fp8,
@@ -111,4 +111,4 @@ TEST_CASE("execute: --precision fp8 trains in fp8", "[cli]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::fp8_test

@@ -10,7 +10,7 @@
 #include "sim/program/program.h"
 #include "tests/support/small_training.h"
 
-namespace pipewright {
+namespace pipewright::held_passes_test {
 namespace {
 
 struct HeldState {
@@ -162,4 +162,4 @@ TEST_CASE("execute: a hold that times out is the last of its rank",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::held_passes_test

@@ -19,7 +19,7 @@
 #include "tests/support/host_runs.h"
 #include "tests/support/small_training.h"
 
-namespace pipewright {
+namespace pipewright::host_optimizer_test {
 namespace {
 
 struct Case {
@@ -356,4 +356,4 @@ TEST_CASE("execute: given times of a host's step are those of engine fast",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::host_optimizer_test

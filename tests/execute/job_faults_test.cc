@@ -16,7 +16,7 @@
 #include "sim/base/file.h"
 #include "tests/support/execute_job.h"
 
-namespace pipewright {
+namespace pipewright::job_faults_test {
 namespace {
 
 using testing::ExecuteJob;
@@ -201,4 +201,4 @@ TEST_CASE("job: a number that is there twice is a wrong use",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::job_faults_test

@@ -16,7 +16,7 @@
 #include "tests/support/lowering.h"
 #include "tests/support/small_training.h"
 
-namespace pipewright {
+namespace pipewright::layer_memory_test {
 namespace {
 
 struct LayerSizes {
@@ -154,4 +154,4 @@ TEST_CASE("execute: a stage that runs again whole needs more than its layers",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::layer_memory_test

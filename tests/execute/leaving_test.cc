@@ -28,7 +28,7 @@
 #include "tests/support/run_binary.h"
 #include "tests/support/small_training.h"
 
-namespace pipewright {
+namespace pipewright::leaving_test {
 namespace {
 
 using testing::TemporaryFolder;
@@ -236,4 +236,4 @@ TEST_CASE("leaving: processes that nobody ends run to the end",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::leaving_test

@@ -11,7 +11,7 @@
 #include "tests/support/fake_kernels.h"
 #include "tests/support/small_training.h"
 
-namespace pipewright {
+namespace pipewright::measured_pass_test {
 namespace {
 
 using testing::FakeKernels;
@@ -97,4 +97,4 @@ TEST_CASE("execute: a pass's peak is that inside of it", "[execute]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::measured_pass_test

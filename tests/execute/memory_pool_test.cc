@@ -14,7 +14,7 @@
 #include "sim/schedule/registry.h"
 #include "tests/support/small_training.h"
 
-namespace pipewright {
+namespace pipewright::memory_pool_test {
 namespace {
 
 int allocations = 0;
@@ -224,4 +224,4 @@ TEST_CASE("execute: older weights have their memory before the run",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::memory_pool_test

@@ -18,7 +18,7 @@
 #include "tests/support/random_schedule.h"
 #include "tests/support/small_training.h"
 
-namespace pipewright {
+namespace pipewright::memory_test {
 namespace {
 
 struct Sizes {
@@ -386,4 +386,4 @@ TEST_CASE("execute: what is given away is on nobody's account but messages'",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::memory_test

@@ -7,7 +7,7 @@
 #include "execute/transport/process_group.h"
 #include "tests/support/fake_mpi.h"
 
-namespace pipewright {
+namespace pipewright::mpi_job_test {
 namespace {
 
 using testing::FakeMpi;
@@ -48,4 +48,4 @@ TEST_CASE("mpi: a message that does not come to its end stops no other",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::mpi_job_test

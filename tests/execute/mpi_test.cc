@@ -14,7 +14,7 @@
 #include "tests/support/paths.h"
 #include "tests/support/small_training.h"
 
-namespace pipewright {
+namespace pipewright::mpi_test {
 namespace {
 
 using testing::HaveMpirun;
@@ -271,4 +271,4 @@ TEST_CASE("mpi: without the library it says what is missing",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::mpi_test

@@ -16,7 +16,7 @@
 #include "tests/support/fake_nccl.h"
 #include "tests/support/small_training.h"
 
-namespace pipewright {
+namespace pipewright::nccl_comm_test {
 namespace {
 
 using testing::FakeNccl;
@@ -198,4 +198,4 @@ TEST_CASE("nccl: what is under way for too long is named", "[execute][nccl]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::nccl_comm_test

@@ -13,7 +13,7 @@
 #include "tests/support/fake_mpi.h"
 #include "tests/support/fake_nccl.h"
 
-namespace pipewright {
+namespace pipewright::nccl_processes_test {
 namespace {
 
 using testing::FakeDevice;
@@ -158,4 +158,4 @@ TEST_CASE("nccl processes: who never comes ends by the time-out",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::nccl_processes_test

@@ -16,7 +16,7 @@
 #include "tests/support/run_binary.h"
 #include "tests/support/small_training.h"
 
-namespace pipewright {
+namespace pipewright::nccl_test {
 namespace {
 
 using testing::FakeNccl;
@@ -231,4 +231,4 @@ TEST_CASE("nccl: without the library it says what is missing",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::nccl_test

@@ -10,7 +10,7 @@
 #include "tests/support/fake_kernels.h"
 #include "tests/support/fake_nccl.h"
 
-namespace pipewright {
+namespace pipewright::nccl_transfers_test {
 namespace {
 
 using testing::FakeKernels;
@@ -181,4 +181,4 @@ TEST_CASE("nccl transfers: memory bounds what is transferred",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::nccl_transfers_test

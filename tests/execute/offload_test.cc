@@ -20,7 +20,7 @@
 #include "sim/schedule/registry.h"
 #include "tests/support/small_training.h"
 
-namespace pipewright {
+namespace pipewright::offload_test {
 namespace {
 
 // PipeOffload's k: both copies of a chunk over its F, B and W.
@@ -302,4 +302,4 @@ TEST_CASE("execute: the memory of copies is there before the first pass",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::offload_test

@@ -11,7 +11,7 @@
 #include "execute/run/shared_blocks.h"
 #include "execute/transport/steady_seconds.h"
 
-namespace pipewright {
+namespace pipewright::owner_memory_test {
 namespace {
 
 struct Owned {
@@ -122,4 +122,4 @@ TEST_CASE("owners: a service ends at once, and so does a push",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::owner_memory_test

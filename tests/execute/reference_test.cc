@@ -9,7 +9,7 @@
 #include "tests/support/faulty_kernels.h"
 #include "tests/support/small_training.h"
 
-namespace pipewright {
+namespace pipewright::reference_test {
 namespace {
 
 using testing::FaultyKernels;
@@ -247,4 +247,4 @@ TEST_CASE("reference: what it costs is known before", "[execute]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::reference_test

@@ -14,7 +14,7 @@
 #include "tests/support/random_schedule.h"
 #include "tests/support/small_training.h"
 
-namespace pipewright {
+namespace pipewright::replay_test {
 namespace {
 
 absl::StatusOr<std::unique_ptr<Worker>> Fixed(Address) {
@@ -210,4 +210,4 @@ TEST_CASE("replay: every way to train runs alone too", "[execute][replay]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::replay_test

@@ -16,7 +16,7 @@
 #include "tests/support/lowering.h"
 #include "tests/support/small_training.h"
 
-namespace pipewright {
+namespace pipewright::replicas_test {
 namespace {
 
 using testing::SmallModel;
@@ -290,4 +290,4 @@ TEST_CASE("replicas: a layer that is not gathered is noticed",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::replicas_test

@@ -18,7 +18,7 @@
 #include "sim/schedule/registry.h"
 #include "tests/support/random_program.h"
 
-namespace pipewright {
+namespace pipewright::run_threads_test {
 namespace {
 
 absl::StatusOr<std::unique_ptr<Worker>> Fixed(Address) {
@@ -188,4 +188,4 @@ TEST_CASE("execute: what a worker throws is an error of the run", "[execute]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::run_threads_test

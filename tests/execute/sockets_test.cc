@@ -14,7 +14,7 @@
 #include "tests/support/paths.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::sockets_test {
 namespace {
 
 using testing::ExecuteJob;
@@ -128,4 +128,4 @@ TEST_CASE("sockets: the wrong number of processes is a wrong use",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::sockets_test

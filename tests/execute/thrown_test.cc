@@ -24,7 +24,7 @@
 #include "tests/support/paths.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::thrown_test {
 namespace {
 
 using testing::Lowered;
@@ -184,4 +184,4 @@ TEST_CASE("thrown: too few threads are an error with their number",
 #endif
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::thrown_test

@@ -12,7 +12,7 @@
 #include "tests/support/faulty_kernels.h"
 #include "tests/support/small_training.h"
 
-namespace pipewright {
+namespace pipewright::tied_test {
 namespace {
 
 struct Sizes {
@@ -226,4 +226,4 @@ TEST_CASE("tied: memory holds the table as often as it is there", "[execute]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tied_test

@@ -12,7 +12,7 @@
 #include "execute/train/training.h"
 #include "tests/support/small_training.h"
 
-namespace pipewright {
+namespace pipewright::training_check_test {
 namespace {
 
 using testing::MakeSmallTraining;
@@ -220,4 +220,4 @@ TEST_CASE("execute: a stage that never frees shows in the peak", "[execute]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::training_check_test

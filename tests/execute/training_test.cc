@@ -14,7 +14,7 @@
 #include "tests/support/random_schedule.h"
 #include "tests/support/small_training.h"
 
-namespace pipewright {
+namespace pipewright::training_test {
 namespace {
 
 using testing::SmallModel;
@@ -376,4 +376,4 @@ TEST_CASE("execute: a version that is one off is found out", "[execute]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::training_test

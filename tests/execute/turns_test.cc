@@ -14,7 +14,7 @@
 #include "sim/schedule/registry.h"
 #include "tests/support/small_training.h"
 
-namespace pipewright {
+namespace pipewright::turns_test {
 namespace {
 
 // Set by one rank, awaited by another.
@@ -168,4 +168,4 @@ TEST_CASE("execute: who holds the token is the only one that computes",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::turns_test

@@ -18,7 +18,7 @@
 #include "sim/schedule/registry.h"
 #include "tests/support/lowered_1f1b.h"
 
-namespace pipewright {
+namespace pipewright::waits_test {
 namespace {
 
 // What the ends of one run have in common.
@@ -251,4 +251,4 @@ TEST_CASE("waits: who has died beside one that computes is", "[execute]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::waits_test

@@ -18,7 +18,7 @@
 #include "sim/config/time_scales.h"
 #include "sim/report/html.h"
 
-namespace pipewright {
+namespace pipewright::page_extras_test {
 namespace {
 
 struct Factors {
@@ -321,4 +321,4 @@ TEST_CASE("page: pages with sliders for the browser test", "[.browser-pages]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::page_extras_test

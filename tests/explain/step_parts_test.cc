@@ -21,7 +21,7 @@
 #include "tests/support/prepare.h"
 #include "tests/support/random_program.h"
 
-namespace pipewright {
+namespace pipewright::step_parts_test {
 namespace {
 
 constexpr double kSame = 1e-9;
@@ -270,4 +270,4 @@ TEST_CASE("explain: parts add up in random programs", "[explain]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::step_parts_test

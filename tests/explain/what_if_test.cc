@@ -12,7 +12,7 @@
 #include "sim/explain/explain.h"
 #include "sim/run/simulated_run.h"
 
-namespace pipewright {
+namespace pipewright::what_if_test {
 namespace {
 
 RunConfig Zb(int vpp = 1) {
@@ -174,4 +174,4 @@ TEST_CASE("explain: the largest sensitivity comes first", "[explain]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::what_if_test

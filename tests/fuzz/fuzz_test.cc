@@ -24,7 +24,7 @@
 #include "tests/fuzz/targets.h"
 #include "tests/support/paths.h"
 
-namespace pipewright {
+namespace pipewright::fuzz_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -237,4 +237,4 @@ TEST_CASE("fuzz: every target has a corpus, and every corpus a target",
   CHECK(folders == names);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::fuzz_test

@@ -13,11 +13,11 @@
 namespace pipewright::testing {
 namespace {
 
-constexpr char kSource[] = "fuzz.json";
+constexpr char kTrace[] = "fuzz.json";
 
-void CheckUserError(const absl::Status& status) {
+void CheckTraceError(const absl::Status& status) {
   PW_CHECK(status.code() == absl::StatusCode::kInvalidArgument);
-  PW_CHECK(absl::StartsWith(status.message(), kSource));
+  PW_CHECK(absl::StartsWith(status.message(), kTrace));
 }
 
 }  // namespace
@@ -35,11 +35,11 @@ bool FuzzKineto(absl::string_view input) {
   options.sequence = 128;
   options.layers = 2;
   options.parameters = 1000;
-  const absl::StatusOr<Profile> profile = ImportKineto(in, kSource, options);
+  const absl::StatusOr<Profile> profile = ImportKineto(in, kTrace, options);
   if (!profile.ok()) {
     // What contradicts an option begins with it.
     if (!absl::StartsWith(profile.status().message(), "--")) {
-      CheckUserError(profile.status());
+      CheckTraceError(profile.status());
     }
     PW_CHECK(profile.status().code() == absl::StatusCode::kInvalidArgument);
     return false;
@@ -52,9 +52,9 @@ bool FuzzKineto(absl::string_view input) {
 
 bool FuzzChromeTrace(absl::string_view input) {
   std::istringstream in{std::string(input)};
-  const absl::StatusOr<ReadTrace> trace = ReadChromeTrace(in, kSource);
+  const absl::StatusOr<ReadTrace> trace = ReadChromeTrace(in, kTrace);
   if (!trace.ok()) {
-    CheckUserError(trace.status());
+    CheckTraceError(trace.status());
     return false;
   }
   for (const ReadOp& op : trace->ops) {

@@ -7,7 +7,7 @@
 
 #include "tests/support/kernel_checks.h"
 
-namespace pipewright {
+namespace pipewright::checks_test {
 namespace {
 
 KernelResult ResultOf(const std::vector<Values>& tensors) {
@@ -52,4 +52,4 @@ TEST_CASE("kernels: a check keeps a NaN whatever comes behind it",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::checks_test

@@ -9,7 +9,7 @@
 #include "kernels/cpu/bf16_gemm.h"
 #include "kernels/kernels.h"
 
-namespace pipewright {
+namespace pipewright::choice_test {
 namespace {
 
 // Set while it lives.
@@ -85,4 +85,4 @@ TEST_CASE("kernels: what the environment names wrongly is refused",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::choice_test

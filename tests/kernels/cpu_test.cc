@@ -19,7 +19,7 @@
 #include "sim/base/worst.h"
 #include "tests/support/kernel_checks.h"
 
-namespace pipewright {
+namespace pipewright::cpu_test {
 namespace {
 
 void RunAll(const std::vector<KernelCheck>& checks, const PwKernels* kernels,
@@ -341,4 +341,4 @@ TEST_CASE("kernels: what the CPU cannot do is refused with a reason",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::cpu_test

@@ -12,7 +12,7 @@
 #include "kernels/cuda/gemm_layout.h"
 #include "kernels/random.h"
 
-namespace pipewright::cuda {
+namespace pipewright::cuda::cuda_arithmetic_test {
 namespace {
 
 TEST_CASE("kernels: fp8 of the CUDA backend reads back", "[kernels]") {
@@ -269,4 +269,4 @@ TEST_CASE("kernels: plans of different products have different keys",
 }
 
 }  // namespace
-}  // namespace pipewright::cuda
+}  // namespace pipewright::cuda::cuda_arithmetic_test

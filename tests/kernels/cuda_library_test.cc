@@ -17,7 +17,7 @@
 #include "kernels/cuda/numa.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright::cuda {
+namespace pipewright::cuda::cuda_library_test {
 namespace {
 
 TEST_CASE("kernels: a library that is missing is named", "[kernels]") {
@@ -169,4 +169,4 @@ TEST_CASE("kernels: a thread is bound to the node of its device",
 }
 
 }  // namespace
-}  // namespace pipewright::cuda
+}  // namespace pipewright::cuda::cuda_library_test

@@ -5,7 +5,7 @@
 
 #include "kernels/layer.h"
 
-namespace pipewright {
+namespace pipewright::experts_test {
 namespace {
 
 // Jiang et al., arXiv 2401.04088, table 1.
@@ -203,4 +203,4 @@ TEST_CASE("kernels experts: the grouped products are those of the rows",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::experts_test

@@ -7,7 +7,7 @@
 
 #include "tests/support/kernel_checks.h"
 
-namespace pipewright::cuda {
+namespace pipewright::cuda::grouped_layout_test {
 namespace {
 
 const std::vector<int64_t> kTokensOf = {5, 0, 17, 0, 1};
@@ -118,4 +118,4 @@ TEST_CASE("kernels: one call takes what cuBLAS has", "[kernels]") {
 }
 
 }  // namespace
-}  // namespace pipewright::cuda
+}  // namespace pipewright::cuda::grouped_layout_test

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace pipewright {
+namespace pipewright::layer_test {
 namespace {
 
 PwModel Llama() {
@@ -334,4 +334,4 @@ TEST_CASE("kernels layer: floating-point operations", "[kernels]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::layer_test

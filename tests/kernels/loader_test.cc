@@ -6,7 +6,7 @@
 #include <catch2/catch.hpp>
 #include <string>
 
-namespace pipewright {
+namespace pipewright::loader_test {
 namespace {
 
 std::string Missing(const char* name) {
@@ -60,4 +60,4 @@ TEST_CASE("kernels loader: a message is cut to its room", "[kernels]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::loader_test

@@ -4,7 +4,7 @@
 #include "kernels/kernels.h"
 #include "tests/support/kernel_checks.h"
 
-namespace pipewright {
+namespace pipewright::pass_test {
 namespace {
 
 void RunAll(const std::vector<KernelCheck>& checks, PwType type) {
@@ -41,4 +41,4 @@ TEST_CASE("kernels: B and W are the numeric gradient", "[kernels][long]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::pass_test

@@ -5,7 +5,7 @@
 #include "sim/schedule/registry.h"
 #include "sim/schedule/text.h"
 
-namespace pipewright {
+namespace pipewright::activations_test {
 namespace {
 
 std::vector<double> Peaks(const std::string& orders, double held) {
@@ -62,4 +62,4 @@ TEST_CASE("memory: a joint pair holds its forward while it frees the other",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::activations_test

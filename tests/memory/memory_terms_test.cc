@@ -7,7 +7,7 @@
 #include "sim/memory/schedule_memory.h"
 #include "tests/support/lowering.h"
 
-namespace pipewright {
+namespace pipewright::memory_terms_test {
 namespace {
 
 constexpr int64_t kHidden = 64;
@@ -179,4 +179,4 @@ TEST_CASE("memory: in a joint pair too a W holds its part only", "[memory]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::memory_terms_test

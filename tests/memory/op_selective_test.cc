@@ -7,7 +7,7 @@
 #include "sim/model/model.h"
 #include "sim/model/ops.h"
 
-namespace pipewright {
+namespace pipewright::op_selective_test {
 namespace {
 
 const ModelSpec& Llama() {
@@ -92,4 +92,4 @@ TEST_CASE("recompute: stopping early leaves the last product", "[memory]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::op_selective_test

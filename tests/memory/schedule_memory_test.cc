@@ -7,7 +7,7 @@
 #include "sim/schedule/registry.h"
 #include "sim/schedule/text.h"
 
-namespace pipewright {
+namespace pipewright::schedule_memory_test {
 namespace {
 
 ModelSpec Model(int64_t layers) {
@@ -279,4 +279,4 @@ TEST_CASE("memory: the peak names its pass, stage and operation", "[memory]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::schedule_memory_test

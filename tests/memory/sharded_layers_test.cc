@@ -15,7 +15,7 @@
 #include "sim/memory/schedule_memory.h"
 #include "tests/support/lowering.h"
 
-namespace pipewright {
+namespace pipewright::sharded_layers_test {
 namespace {
 
 constexpr int64_t kWidth = 64;
@@ -301,4 +301,4 @@ TEST_CASE("sharded layers: a configuration's memory is that of its fields",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::sharded_layers_test

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace pipewright {
+namespace pipewright::stage_memory_test {
 namespace {
 
 // Hidden 64, 4 heads, 16 tokens: numbers that a person can follow.
@@ -189,4 +189,4 @@ TEST_CASE("memory: a tied head stores its table once", "[memory]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::stage_memory_test

@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 #include <vector>
 
-namespace pipewright {
+namespace pipewright::stage_walk_test {
 namespace {
 
 int64_t Activations(const PassMemory& pass) {
@@ -78,4 +78,4 @@ TEST_CASE("memory: a backward makes dropped outputs again unless an R has",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::stage_walk_test

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace pipewright {
+namespace pipewright::flops_test {
 namespace {
 
 ModelSpec Preset(const char* name) { return FindModel(name).value(); }
@@ -85,4 +85,4 @@ TEST_CASE("flops: a token meets some experts only", "[model]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::flops_test

@@ -5,7 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_replace.h"
 
-namespace pipewright {
+namespace pipewright::hf_config_test {
 namespace {
 
 // The keys of the published files that decide shapes; values are facts.
@@ -148,4 +148,4 @@ TEST_CASE("model: a wrong config.json is told by file and key", "[model]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::hf_config_test

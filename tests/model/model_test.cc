@@ -4,7 +4,7 @@
 
 #include "absl/strings/match.h"
 
-namespace pipewright {
+namespace pipewright::model_test {
 namespace {
 
 TEST_CASE("model: llama3-8b has its published number of parameters",
@@ -30,4 +30,4 @@ TEST_CASE("model: a model that cannot be is refused by field", "[model]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::model_test

@@ -6,7 +6,7 @@
 #include "sim/model/model.h"
 #include "sim/model/ops.h"
 
-namespace pipewright {
+namespace pipewright::precision_test {
 namespace {
 
 constexpr Precision kAll[] = {Precision::kBf16,          Precision::kFp8,
@@ -73,4 +73,4 @@ TEST_CASE("precision: what tensor parallelism gathers is cast before",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::precision_test

@@ -5,7 +5,7 @@
 #include "sim/model/model.h"
 #include "sim/model/ops.h"
 
-namespace pipewright {
+namespace pipewright::presets_test {
 namespace {
 
 struct Published {
@@ -208,4 +208,4 @@ TEST_CASE("model: low-rank adapters are counted beside every matrix",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::presets_test

@@ -6,7 +6,7 @@
 
 #include "absl/strings/match.h"
 
-namespace pipewright {
+namespace pipewright::stages_test {
 namespace {
 
 ModelSpec Model(absl::string_view name) { return FindModel(name).value(); }
@@ -209,4 +209,4 @@ TEST_CASE("stages: the balanced split of equal work is even", "[model]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::stages_test

@@ -4,7 +4,7 @@
 
 #include "absl/strings/match.h"
 
-namespace pipewright {
+namespace pipewright::training_test {
 namespace {
 
 TrainingSpec Training() {
@@ -79,4 +79,4 @@ TEST_CASE("training: what does not fit is told what would", "[model]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::training_test

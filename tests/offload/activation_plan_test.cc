@@ -20,7 +20,7 @@
 #include "tests/support/oracle.h"
 #include "tests/support/reference_engine.h"
 
-namespace pipewright {
+namespace pipewright::activation_plan_test {
 namespace {
 
 using testing::BuildOf;
@@ -487,4 +487,4 @@ TEST_CASE("offload plan: slower copies than planned are exposed", "[offload]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::activation_plan_test

@@ -18,7 +18,7 @@
 #include "tests/support/lowering.h"
 #include "tests/support/random_program.h"
 
-namespace pipewright {
+namespace pipewright::copy_turns_test {
 namespace {
 
 using Jobs = std::vector<std::vector<TurnJob>>;
@@ -322,4 +322,4 @@ TEST_CASE("offload: a program says where its turns are dropped", "[offload]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::copy_turns_test

@@ -9,7 +9,7 @@
 #include "tests/support/json.h"
 #include "tests/support/oracle.h"
 
-namespace pipewright {
+namespace pipewright::optimizer_plan_test {
 namespace {
 
 using testing::Json;
@@ -136,4 +136,4 @@ TEST_CASE("optimizer plan: how many subgroups", "[offload]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::optimizer_plan_test

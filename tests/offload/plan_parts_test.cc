@@ -15,7 +15,7 @@
 #include "sim/program/program.h"
 #include "sim/schedule/registry.h"
 
-namespace pipewright {
+namespace pipewright::plan_parts_test {
 namespace {
 
 TEST_CASE("offload plan: a queue of places yields the least one", "[offload]") {
@@ -145,4 +145,4 @@ TEST_CASE("offload plan: no peak is below the bound of its set", "[offload]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::plan_parts_test

@@ -8,7 +8,7 @@
 
 #include "sim/reproduce/paper.h"
 
-namespace pipewright {
+namespace pipewright::analytic_tables_test {
 namespace {
 
 std::vector<Comparison> Rows(const std::string& name) {
@@ -63,4 +63,4 @@ TEST_CASE("papers: Llama 3's table 4 is shown with its difference",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::analytic_tables_test

@@ -9,7 +9,7 @@
 #include "absl/strings/match.h"
 #include "sim/reproduce/paper.h"
 
-namespace pipewright {
+namespace pipewright::deep_optimizer_states_test {
 namespace {
 
 std::vector<Comparison> RowsOn(const std::string& engine) {
@@ -79,4 +79,4 @@ TEST_CASE("papers: Deep Optimizer States needs shared memory",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::deep_optimizer_states_test

@@ -9,7 +9,7 @@
 #include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::memory_tables_test {
 namespace {
 
 using testing::Json;
@@ -66,4 +66,4 @@ TEST_CASE("papers: SimuMax's measured peaks, 0.5 % on average, 1.5 % at worst",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::memory_tables_test

@@ -8,7 +8,7 @@
 #include "absl/strings/match.h"
 #include "sim/reproduce/paper.h"
 
-namespace pipewright {
+namespace pipewright::odc_test {
 namespace {
 
 TEST_CASE("papers: ODC's trends, and AMD's table from one batch size",
@@ -52,4 +52,4 @@ TEST_CASE("papers: ODC's trends, and AMD's table from one batch size",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::odc_test

@@ -4,7 +4,6 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "sim/base/input.h"
+#include "sim/base/json.h"
 #include "sim/model/model.h"
 #include "sim/reproduce/paper.h"
 #include "sim/reproduce/step_summary.h"
@@ -22,7 +22,7 @@
 #include "tests/support/paths.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::step_tables_test {
 namespace {
 
 using testing::RunBinary;
@@ -273,7 +273,7 @@ TEST_CASE("steps: what those that drop tokens would change is said",
 TEST_CASE("steps: a diff finds the planted change alone", "[papers]") {
   const Paper paper = {.name = "planted", .metric = "seconds"};
   const PaperResult before = {&paper, Planted()};
-  nlohmann::ordered_json old = {{"experiments", {PaperToJson(before)}}};
+  const Json old = {{"experiments", Json::array({PaperToJson(before)})}};
   PaperResult after = before;
   auto same = DiffValidation(old.dump(), {after});
   REQUIRE(same.ok());
@@ -326,9 +326,9 @@ TEST_CASE("steps: docs/validation.md is what the program writes",
   const bool is_fresh =
       ReadFile(page).value() == testing::ReadPage("docs/validation.md");
   CHECK(is_fresh);
-  const auto json = nlohmann::json::parse(result.out);
+  const auto json = ParseJson(result.out).value();
   CHECK(json["steps"]["counted"].get<int>() > 60);
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::step_tables_test

@@ -9,7 +9,7 @@
 #include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::zero_bubble_planners_test {
 namespace {
 
 using testing::Json;
@@ -96,4 +96,4 @@ TEST_CASE("papers: zero-bubble figure 7", "[papers]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::zero_bubble_planners_test

@@ -15,7 +15,7 @@
 #include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::zero_bubble_table5_test {
 namespace {
 
 using testing::Json;
@@ -169,4 +169,4 @@ TEST_CASE("papers: a value off its table does not match", "[papers]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::zero_bubble_table5_test

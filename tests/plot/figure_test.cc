@@ -5,7 +5,6 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <random>
 #include <set>
 #include <string>
@@ -15,6 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "sim/base/file.h"
+#include "sim/base/json.h"
 #include "sim/plot/raster.h"
 #include "sim/plot/read_points.h"
 #include "sim/plot/report_path.h"
@@ -22,10 +22,9 @@
 #include "tests/support/page_block.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::figure_test {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using testing::TemporaryFolder;
 
 Figure Points(const std::vector<std::pair<double, double>>& places) {
@@ -43,9 +42,11 @@ Figure Points(const std::vector<std::pair<double, double>>& places) {
 }
 
 TEST_CASE("plot: a path leads to one value of a report", "[plot]") {
-  const Json report = Json::parse(
-      R"({"a": {"b": 2.5}, "list": [3, 1, 8], "ranks": [{"idle_s": 7}],
-          "none": null, "word": "x"})");
+  const Json report =
+      ParseJson(
+          R"({"a": {"b": 2.5}, "list": [3, 1, 8], "ranks": [{"idle_s": 7}],
+              "none": null, "word": "x"})")
+          .value();
   const auto at = [&](const char* path) { return ValueAt(report, path); };
   CHECK(*at("a.b") == 2.5);
   CHECK(*at("list.max") == 8);
@@ -285,4 +286,4 @@ TEST_CASE("plot: page for the browser test", "[.browser-pages]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::figure_test

@@ -2,30 +2,29 @@
 // counted, and where each is from.
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "sim/base/json.h"
 #include "sim/plot/read_points.h"
 #include "sim/sweep/leaves.h"
 #include "sim/sweep/store.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::sweep_rows_test {
 namespace {
 
-using nlohmann::ordered_json;
 using testing::TemporaryFolder;
 
 const PointPaths kPaths = {"peak_memory_bytes.max", "iteration_s", ""};
 
 PointResult Point(int number, PointStatus status) {
-  const ordered_json report = {{"schedule", number % 2 == 0 ? "1f1b" : "gpipe"},
-                               {"iteration_s", 1.0 * number},
-                               {"fits", status == PointStatus::kOk},
-                               {"peak_memory_bytes", {10.0 - number, 1.0}}};
+  const Json report = {{"schedule", number % 2 == 0 ? "1f1b" : "gpipe"},
+                       {"iteration_s", 1.0 * number},
+                       {"fits", status == PointStatus::kOk},
+                       {"peak_memory_bytes", {10.0 - number, 1.0}}};
   TreeParts parts = SplitTree(report);
   PointResult result;
   result.hash[0] = static_cast<uint8_t>(number);
@@ -123,4 +122,4 @@ TEST_CASE("plot: the name of a row says its file", "[plot]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::sweep_rows_test

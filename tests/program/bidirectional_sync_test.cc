@@ -15,7 +15,7 @@
 #include "tests/support/random_program.h"
 #include "tests/support/reference_engine.h"
 
-namespace pipewright {
+namespace pipewright::bidirectional_sync_test {
 namespace {
 
 std::shared_ptr<const Schedule> Build(
@@ -98,4 +98,4 @@ TEST_CASE(
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::bidirectional_sync_test

@@ -19,7 +19,7 @@
 #include "tests/support/lowering.h"
 #include "tests/support/random_program.h"
 
-namespace pipewright {
+namespace pipewright::collective_phases_test {
 namespace {
 
 TEST_CASE("collectives: two trees, one's leaves are the other's inner nodes",
@@ -367,4 +367,4 @@ TEST_CASE("collectives: two groups that meet are near their steps",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::collective_phases_test

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <string>
 
-namespace pipewright {
+namespace pipewright::data_parallel_test {
 
 TEST_CASE("data parallel: a row a mode, by ZeRO's stage", "[program]") {
   for (size_t row = 0; row < kDataParallelModes.size(); ++row) {
@@ -30,4 +30,4 @@ TEST_CASE("data parallel: who shards more shards all that others do",
   }
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::data_parallel_test

@@ -11,7 +11,7 @@
 #include "tests/support/lowering.h"
 #include "tests/support/random_program.h"
 
-namespace pipewright {
+namespace pipewright::dp_classes_test {
 namespace {
 
 LowerOptions Options(DataParallel mode, int replicas = 2) {
@@ -172,4 +172,4 @@ TEST_CASE("dp_classes: VerifyProgram finds faults in any class",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::dp_classes_test

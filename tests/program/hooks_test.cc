@@ -10,7 +10,7 @@
 #include "tests/support/random_program.h"
 #include "tests/support/reference_engine.h"
 
-namespace pipewright {
+namespace pipewright::hooks_test {
 namespace {
 
 LowerOptions Options(const Schedule& schedule) {
@@ -221,4 +221,4 @@ TEST_CASE("hooks: a group that meets unequally is found", "[program]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::hooks_test

@@ -8,7 +8,7 @@
 #include "sim/program/network_time.h"
 #include "sim/program/program.h"
 
-namespace pipewright {
+namespace pipewright::lower_beside_test {
 namespace {
 
 RunConfig Layers() {
@@ -190,4 +190,4 @@ TEST_CASE("contention: a longer pass exchanges no more than before",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::lower_beside_test

@@ -11,7 +11,7 @@
 #include "tests/support/lowering.h"
 #include "tests/support/reference_engine.h"
 
-namespace pipewright {
+namespace pipewright::lower_layers_test {
 namespace {
 
 LowerOptions Layered(const Schedule& schedule, DataParallel mode, int layers) {
@@ -200,4 +200,4 @@ TEST_CASE("layers: a Program whose hooks do not pair up is found",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::lower_layers_test

@@ -13,7 +13,7 @@
 #include "tests/support/lowering.h"
 #include "tests/support/reference_engine.h"
 
-namespace pipewright {
+namespace pipewright::lower_offload_test {
 namespace {
 
 using testing::HostOptions;
@@ -245,4 +245,4 @@ TEST_CASE("offload: what is refused", "[offload]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::lower_offload_test

@@ -15,7 +15,7 @@
 #include "tests/support/oracle.h"
 #include "tests/support/random_program.h"
 
-namespace pipewright {
+namespace pipewright::lower_shards_test {
 namespace {
 
 LowerOptions Sharded(const Schedule& schedule, DataParallel data_parallel,
@@ -231,4 +231,4 @@ TEST_CASE("shards: units of a ZeroPP-like order", "[program][oracle]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::lower_shards_test

@@ -11,7 +11,7 @@
 #include "tests/support/lowering.h"
 #include "tests/support/random_program.h"
 
-namespace pipewright {
+namespace pipewright::lower_sync_test {
 namespace {
 
 LowerOptions Options(const Schedule& schedule) {
@@ -303,4 +303,4 @@ TEST_CASE("lower: reduction waits for the last pass where nothing overlaps",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::lower_sync_test

@@ -13,7 +13,7 @@
 #include "tests/support/lowering.h"
 #include "tests/support/random_program.h"
 
-namespace pipewright {
+namespace pipewright::lower_test {
 namespace {
 
 constexpr char kZeroBubble[] =
@@ -390,4 +390,4 @@ TEST_CASE("program: shares the orders and grows with no copy of them",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::lower_test

@@ -15,7 +15,7 @@
 #include "tests/support/lowering.h"
 #include "tests/support/oracle.h"
 
-namespace pipewright {
+namespace pipewright::oracle_validation_test {
 namespace {
 
 using testing::Json;
@@ -247,4 +247,4 @@ TEST_CASE("oracle: post-validation and transfers stand as released",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::oracle_validation_test

@@ -16,7 +16,7 @@
 #include "sim/schedule/torch_csv.h"
 #include "tests/support/lowering.h"
 
-namespace pipewright {
+namespace pipewright::time_steps_test {
 namespace {
 
 // Forward or not, stage, microbatch; nothing: an empty step.
@@ -250,4 +250,4 @@ TEST_CASE("time steps: passes that wait for each other", "[program]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::time_steps_test

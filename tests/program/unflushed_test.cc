@@ -13,7 +13,7 @@
 #include "tests/support/lowering.h"
 #include "tests/support/reference_engine.h"
 
-namespace pipewright {
+namespace pipewright::unflushed_test {
 namespace {
 
 LowerOptions Options(const Schedule& schedule) {
@@ -162,4 +162,4 @@ TEST_CASE("unflushed: what cannot go with it", "[program]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::unflushed_test

@@ -10,7 +10,7 @@
 #include "tests/support/lowering.h"
 #include "tests/support/reference_engine.h"
 
-namespace pipewright {
+namespace pipewright::validation_test {
 namespace {
 
 LowerOptions Failing(const Schedule& schedule, std::vector<int> failing) {
@@ -163,4 +163,4 @@ TEST_CASE("validation: a failing step that cannot be", "[program]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::validation_test

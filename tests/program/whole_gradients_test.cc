@@ -5,7 +5,7 @@
 #include "sim/config/prepare.h"
 #include "sim/run/simulated_run.h"
 
-namespace pipewright {
+namespace pipewright::whole_gradients_test {
 namespace {
 
 RunConfig Layers(bool whole) {
@@ -57,4 +57,4 @@ TEST_CASE("whole gradients: not with parts of dp, nor with odc", "[program]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::whole_gradients_test

@@ -15,7 +15,7 @@
 #include "sim/schedule/text.h"
 #include "sim/schedule/verify.h"
 
-namespace pipewright {
+namespace pipewright::zero_bubble_planners_test {
 namespace {
 
 // 28.3B of arXiv 2401.10241, table 6, and its appendix G.
@@ -273,4 +273,4 @@ TEST_CASE("zero bubble: zb-v is handcrafted until something is given",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::zero_bubble_planners_test

@@ -7,7 +7,7 @@
 #include "absl/strings/match.h"
 #include "tests/support/json.h"
 
-namespace pipewright {
+namespace pipewright::calibration_report_test {
 namespace {
 
 Profile WithKernels() {
@@ -68,4 +68,4 @@ TEST_CASE("calibration report: transfers with their bus bandwidth",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::calibration_report_test

@@ -7,7 +7,7 @@
 #include "sim/program/program.h"
 #include "sim/report/html.h"
 
-namespace pipewright {
+namespace pipewright::facts_test {
 namespace {
 
 Report Everything() {
@@ -71,4 +71,4 @@ TEST_CASE("facts: a title names sizes and parameters", "[report]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::facts_test

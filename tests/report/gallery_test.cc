@@ -10,7 +10,7 @@
 #include "sim/schedule/registry.h"
 #include "tests/support/xml_check.h"
 
-namespace pipewright {
+namespace pipewright::gallery_test {
 namespace {
 
 using testing::Count;
@@ -136,4 +136,4 @@ TEST_CASE("gallery: page for the browser test", "[.browser-pages]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::gallery_test

@@ -11,7 +11,7 @@
 #include "tests/support/toy_ops.h"
 #include "tests/support/xml_check.h"
 
-namespace pipewright {
+namespace pipewright::html_test {
 namespace {
 
 using testing::Count;
@@ -169,4 +169,4 @@ TEST_CASE("html: memory has its picture, table and verdict", "[html]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::html_test

@@ -2,15 +2,15 @@
 
 #include <catch2/catch.hpp>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "absl/strings/match.h"
+#include "sim/base/json.h"
 #include "sim/report/memory_svg.h"
 #include "tests/support/memory_example.h"
 #include "tests/support/xml_check.h"
 
-namespace pipewright {
+namespace pipewright::memory_report_test {
 namespace {
 
 using testing::Count;
@@ -85,14 +85,16 @@ TEST_CASE("memory report: JSON holds every category of every rank",
   MemoryReport report = MemoryExample().report;
   report.limit_bytes = 5;
   report.limit_source = "system.memory";
-  const nlohmann::ordered_json json = MemoryToJson(report);
+  const Json json = MemoryToJson(report);
   CHECK(json["limit_bytes"] == 5);
   REQUIRE(json["ranks"].size() == 2);
   for (size_t rank = 0; rank < 2; ++rank) {
     const RankMemory& row = report.memory->ranks[rank];
     const auto& written = json["ranks"][rank];
     int64_t sum = 0;
-    for (const auto& bytes : written["at_peak"]) sum += bytes.get<int64_t>();
+    for (const auto& [kind, bytes] : written["at_peak"].items()) {
+      sum += bytes.get<int64_t>();
+    }
     CHECK(written["at_peak"].size() == kNumMemoryKinds);
     CHECK(sum == written["peak_bytes"].get<int64_t>());
     CHECK(written["peak_bytes"] == row.peak());
@@ -147,4 +149,4 @@ TEST_CASE("memory picture: a row a rank, the limit, a legend",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::memory_report_test

@@ -10,7 +10,7 @@
 #include "tests/support/page_block.h"
 #include "tests/support/xml_check.h"
 
-namespace pipewright {
+namespace pipewright::page_data_test {
 namespace {
 
 TEST_CASE("page data: columns come back as they were", "[html]") {
@@ -52,4 +52,4 @@ TEST_CASE("page data: no text ends its element early", "[html]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::page_data_test

@@ -9,7 +9,7 @@
 #include "tests/support/json.h"
 #include "tests/support/run_here.h"
 
-namespace pipewright {
+namespace pipewright::report_keys_test {
 namespace {
 
 TEST_CASE("report: every key of every run is among the known ones",
@@ -32,4 +32,4 @@ TEST_CASE("report: every key of every run is among the known ones",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::report_keys_test

@@ -10,7 +10,7 @@
 #include "tests/support/json.h"
 #include "tests/support/toy_ops.h"
 
-namespace pipewright {
+namespace pipewright::report_test {
 namespace {
 
 using testing::Json;
@@ -241,4 +241,4 @@ TEST_CASE("report: times, bytes and texts read well", "[report]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::report_test

@@ -9,7 +9,7 @@
 #include "tests/support/toy_ops.h"
 #include "tests/support/xml_check.h"
 
-namespace pipewright {
+namespace pipewright::svg_test {
 namespace {
 
 using testing::Count;
@@ -247,4 +247,4 @@ TEST_CASE("svg: text on every colour has contrast", "[svg]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::svg_test

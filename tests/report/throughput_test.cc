@@ -2,13 +2,13 @@
 
 #include <catch2/catch.hpp>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/match.h"
+#include "sim/base/json.h"
 #include "sim/report/cost_html.h"
 #include "sim/report/cost_report.h"
 
-namespace pipewright {
+namespace pipewright::throughput_test {
 namespace {
 
 Throughput ByHand() {
@@ -33,7 +33,7 @@ TEST_CASE("throughput: nothing is printed that is not known", "[report]") {
   Throughput throughput = ByHand();
   throughput.flops.reset();
   throughput.price_per_device_hour.reset();
-  nlohmann::ordered_json out;
+  Json out;
   AddThroughput(throughput, &out);
   CHECK(out["tokens_per_s"] == 2000);
   CHECK(out["devices"] == 4);
@@ -54,7 +54,7 @@ TEST_CASE("throughput: the formula is named", "[report]") {
   Throughput throughput = ByHand();
   throughput.flops->is_causal = true;
   throughput.flops->has_experts = true;
-  nlohmann::ordered_json out;
+  Json out;
   AddThroughput(throughput, &out);
   const auto formula = out["flops_formula"].get<std::string>();
   CHECK(absl::StrContains(formula, "causal attention counted in full"));
@@ -98,7 +98,7 @@ TEST_CASE("cost report: shares of operations sum to one", "[report]") {
         stage.forward_s + stage.backward_input_s + stage.backward_weight_s;
   }
   CHECK(seconds == Approx(stages_s));
-  const nlohmann::ordered_json json = CostsToJson(report);
+  const Json json = CostsToJson(report);
   CHECK(json["device"] == "h100");
   CHECK(json["ops"].size() == report.ops.size());
   CHECK(json["stages"].size() == 2);
@@ -106,4 +106,4 @@ TEST_CASE("cost report: shares of operations sum to one", "[report]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::throughput_test

@@ -17,7 +17,7 @@
 #include "tests/support/toy_ops.h"
 #include "tests/support/xml_check.h"
 
-namespace pipewright {
+namespace pipewright::topology_svg_test {
 namespace {
 
 using testing::Count;
@@ -130,4 +130,4 @@ TEST_CASE("topology svg: the first devices of a wide node", "[svg]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::topology_svg_test

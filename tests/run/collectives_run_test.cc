@@ -12,7 +12,7 @@
 #include "sim/run/simulated_run.h"
 #include "tests/support/json.h"
 
-namespace pipewright {
+namespace pipewright::collectives_run_test {
 namespace {
 
 absl::StatusOr<SimulatedRun> RunOf(const std::string& gradient_bytes,
@@ -82,4 +82,4 @@ TEST_CASE("run: a choice of collectives has no effect on one node", "[run]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::collectives_run_test

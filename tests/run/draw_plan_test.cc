@@ -12,7 +12,7 @@
 #include "sim/engine/known_times.h"
 #include "sim/program/program.h"
 
-namespace pipewright {
+namespace pipewright::draw_plan_test {
 namespace {
 
 RunConfig DrawnConfig(DataParallel mode, Packer packer) {
@@ -149,4 +149,4 @@ TEST_CASE("draws: classes that cannot join say so with a plan too",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::draw_plan_test

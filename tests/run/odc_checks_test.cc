@@ -10,7 +10,7 @@
 #include "sim/run/monte_carlo.h"
 #include "sim/run/simulated_run.h"
 
-namespace pipewright {
+namespace pipewright::odc_checks_test {
 namespace {
 
 struct Asked {
@@ -151,4 +151,4 @@ TEST_CASE("odc: never slower than fsdp at equal times of operations",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::odc_checks_test

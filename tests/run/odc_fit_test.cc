@@ -4,7 +4,7 @@
 
 #include "sim/reproduce/odc.h"
 
-namespace pipewright {
+namespace pipewright::odc_fit_test {
 namespace {
 
 absl::StatusOr<double> SquareOf(double value) { return value * value; }
@@ -25,4 +25,4 @@ TEST_CASE("odc: a fit that ends at a bound says so", "[papers]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::odc_fit_test

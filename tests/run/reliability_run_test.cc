@@ -11,7 +11,7 @@
 #include "tests/support/json.h"
 #include "tests/support/prepare.h"
 
-namespace pipewright::testing {
+namespace pipewright::testing::reliability_run_test {
 namespace {
 
 std::string Job(int dp, const std::string& reliability) {
@@ -112,4 +112,4 @@ TEST_CASE("reliability: what a job that fails lacks is named", "[goodput]") {
 }
 
 }  // namespace
-}  // namespace pipewright::testing
+}  // namespace pipewright::testing::reliability_run_test

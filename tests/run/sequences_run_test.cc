@@ -13,7 +13,7 @@
 #include "sim/run/simulated_run.h"
 #include "sim/sequences/minibatch_time.h"
 
-namespace pipewright {
+namespace pipewright::sequences_run_test {
 namespace {
 
 RunConfig ConfigOf(const std::string& strategy, const std::string& sequences,
@@ -307,4 +307,4 @@ TEST_CASE("draws: equal strategies are called different 5 % of the time",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::sequences_run_test

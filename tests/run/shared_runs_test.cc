@@ -18,7 +18,7 @@
 #include "sim/run/simulated_run.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::shared_runs_test {
 namespace {
 
 // llama3-8b estimated on `dgx-h100`, 1f1b, pp 4, 8 microbatches.
@@ -339,4 +339,4 @@ TEST_CASE("shared texts: one changes while another thread lets its copy go",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::shared_runs_test

@@ -15,7 +15,7 @@
 #include "tests/support/run_binary.h"
 #include "tests/support/tiny_profile.h"
 
-namespace pipewright {
+namespace pipewright::simulated_run_test {
 namespace {
 
 using testing::TemporaryFolder;
@@ -241,4 +241,4 @@ TEST_CASE("run: four threads find what one finds", "[run]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::simulated_run_test

@@ -19,7 +19,7 @@
 #include "tests/support/prepare.h"
 #include "tests/support/reference_engine.h"
 
-namespace pipewright::testing {
+namespace pipewright::testing::slow_run_test {
 namespace {
 
 constexpr double kForward = 3;
@@ -370,4 +370,4 @@ TEST_CASE("slow: what names nothing is refused", "[slow]") {
 }
 
 }  // namespace
-}  // namespace pipewright::testing
+}  // namespace pipewright::testing::slow_run_test

@@ -9,7 +9,7 @@
 #include "sim/schedule/text.h"
 #include "sim/schedule/verify.h"
 
-namespace pipewright {
+namespace pipewright::bidirectional_test {
 namespace {
 
 using Own = std::map<std::string, std::string>;
@@ -236,4 +236,4 @@ TEST_CASE("bidirectional: orders survive the text form", "[schedule]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::bidirectional_test

@@ -11,7 +11,7 @@
 #include "tests/support/naive_order.h"
 #include "tests/support/paths.h"
 
-namespace pipewright {
+namespace pipewright::golden_test {
 namespace {
 
 struct Golden {
@@ -92,4 +92,4 @@ TEST_CASE("golden: small schedules", "[schedule]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::golden_test

@@ -11,7 +11,7 @@
 #include "tests/support/json.h"
 #include "tests/support/oracle.h"
 
-namespace pipewright::testing {
+namespace pipewright::testing::oracle_bidirectional_test {
 namespace {
 
 using Tokens = std::vector<std::vector<std::string>>;
@@ -217,4 +217,4 @@ TEST_CASE("bitpipe: makespans of the figures", "[schedule]") {
 }
 
 }  // namespace
-}  // namespace pipewright::testing
+}  // namespace pipewright::testing::oracle_bidirectional_test

@@ -11,7 +11,7 @@
 #include "tests/support/json.h"
 #include "tests/support/oracle.h"
 
-namespace pipewright::testing {
+namespace pipewright::testing::oracle_loops_test {
 namespace {
 
 using Strings = std::vector<std::string>;
@@ -191,4 +191,4 @@ TEST_CASE("oracle: uniform repeating has the known bubbles and peaks",
 }
 
 }  // namespace
-}  // namespace pipewright::testing
+}  // namespace pipewright::testing::oracle_loops_test

@@ -6,7 +6,7 @@
 #include "tests/support/json.h"
 #include "tests/support/oracle.h"
 
-namespace pipewright::testing {
+namespace pipewright::testing::oracle_test {
 namespace {
 
 using Match = std::pair<std::string, OwnParams>;
@@ -50,4 +50,4 @@ TEST_CASE("oracle: few or odd numbers of microbatches", "[schedule]") {
 }
 
 }  // namespace
-}  // namespace pipewright::testing
+}  // namespace pipewright::testing::oracle_test

@@ -11,7 +11,7 @@
 #include "tests/support/json.h"
 #include "tests/support/oracle.h"
 
-namespace pipewright {
+namespace pipewright::oracle_v_family_test {
 namespace {
 
 using testing::Json;
@@ -111,4 +111,4 @@ TEST_CASE("oracle: the adaptive V planner", "[schedule]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::oracle_v_family_test

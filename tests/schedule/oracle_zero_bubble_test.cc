@@ -12,7 +12,7 @@
 #include "tests/support/json.h"
 #include "tests/support/oracle.h"
 
-namespace pipewright::testing {
+namespace pipewright::testing::oracle_zero_bubble_test {
 namespace {
 
 double Largest(const std::vector<double>& values) {
@@ -206,4 +206,4 @@ TEST_CASE("oracle: zb-auto is never better than a proved optimum",
 }
 
 }  // namespace
-}  // namespace pipewright::testing
+}  // namespace pipewright::testing::oracle_zero_bubble_test

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace pipewright {
+namespace pipewright::placement_test {
 namespace {
 
 // rank.chunk of every stage.
@@ -54,4 +54,4 @@ TEST_CASE("placement: a list must use every rank alike", "[schedule]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::placement_test

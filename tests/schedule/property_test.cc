@@ -15,7 +15,7 @@
 #include "sim/schedule/verify.h"
 #include "tests/support/legal_values.h"
 
-namespace pipewright {
+namespace pipewright::property_test {
 namespace {
 
 using testing::IllegalValuesOf;
@@ -275,4 +275,4 @@ TEST_CASE("schedules: orders take no more memory than their passes",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::property_test

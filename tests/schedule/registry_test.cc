@@ -7,7 +7,7 @@
 #include "sim/memory/activations.h"
 #include "sim/schedule/text.h"
 
-namespace pipewright {
+namespace pipewright::registry_test {
 namespace {
 
 ScheduleParams Sizes(int pp, int vpp, int microbatches) {
@@ -250,4 +250,4 @@ TEST_CASE("registry: a placement is that of what is built", "[schedule]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::registry_test

@@ -4,7 +4,7 @@
 
 #include "sim/schedule/text.h"
 
-namespace pipewright {
+namespace pipewright::schedule_test {
 
 TEST_CASE("schedule: has a kind that stands on any rank", "[schedule]") {
   const absl::StatusOr<Schedule> schedule = ParseSchedule(
@@ -26,4 +26,4 @@ TEST_CASE("schedule: has a kind that stands on any rank", "[schedule]") {
   CHECK_FALSE(schedule->Has(PassKind::kSync));
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::schedule_test

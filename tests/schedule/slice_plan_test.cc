@@ -16,7 +16,7 @@
 #include "sim/schedule/registry.h"
 #include "sim/schedule/verify.h"
 
-namespace pipewright {
+namespace pipewright::slice_plan_test {
 namespace {
 
 double TotalTime(const std::vector<int>& lengths, int ranks, int microbatches,
@@ -218,4 +218,4 @@ TEST_CASE("slices: terapipe ends when its plan says", "[schedule]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::slice_plan_test

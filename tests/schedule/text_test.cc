@@ -6,7 +6,7 @@
 #include "sim/schedule/registry.h"
 #include "tests/support/naive_order.h"
 
-namespace pipewright {
+namespace pipewright::text_test {
 namespace {
 
 void CheckSame(const Schedule& left, const Schedule& right) {
@@ -259,4 +259,4 @@ TEST_CASE("text: errors of the JSON form", "[schedule]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::text_test

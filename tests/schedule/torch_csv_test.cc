@@ -13,7 +13,7 @@
 #include "tests/support/naive_order.h"
 #include "tests/support/paths.h"
 
-namespace pipewright {
+namespace pipewright::torch_csv_test {
 namespace {
 
 std::string Error(absl::string_view content) {
@@ -321,4 +321,4 @@ TEST_CASE("torch-csv: round trip with the oracle's files", "[schedule]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::torch_csv_test

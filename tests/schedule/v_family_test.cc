@@ -10,7 +10,7 @@
 #include "sim/schedule/text.h"
 #include "sim/schedule/verify.h"
 
-namespace pipewright {
+namespace pipewright::v_family_test {
 namespace {
 
 constexpr PlanCosts kLongWeights = {.forward = 3,
@@ -124,4 +124,4 @@ TEST_CASE("V family: where blocks are many, plans stay legal and no worse",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::v_family_test

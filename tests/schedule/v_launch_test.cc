@@ -13,7 +13,7 @@
 #include "sim/schedule/text.h"
 #include "sim/schedule/verify.h"
 
-namespace pipewright {
+namespace pipewright::v_launch_test {
 namespace {
 
 PlanCosts Costs(double forward, double backward_input, double backward_weight,
@@ -247,4 +247,4 @@ TEST_CASE("V launches: costs without F, B or W still make a plan",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::v_launch_test

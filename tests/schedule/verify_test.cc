@@ -9,7 +9,7 @@
 #include "sim/schedule/text.h"
 #include "tests/support/naive_order.h"
 
-namespace pipewright {
+namespace pipewright::verify_test {
 namespace {
 
 absl::Status Verify(absl::string_view header, absl::string_view orders) {
@@ -281,4 +281,4 @@ TEST_CASE("verify: agrees with a naive replay on shuffled orders",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::verify_test

@@ -11,7 +11,7 @@
 #include "sim/schedule/text.h"
 #include "sim/schedule/verify.h"
 
-namespace pipewright {
+namespace pipewright::verify_transfers_test {
 namespace {
 
 ScheduleFile Read(absl::string_view content) {
@@ -207,4 +207,4 @@ TEST_CASE("transfers: the rules agree with the engine on every schedule",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::verify_transfers_test

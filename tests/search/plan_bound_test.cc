@@ -7,7 +7,7 @@
 
 #include "sim/run/simulated_run.h"
 
-namespace pipewright {
+namespace pipewright::plan_bound_test {
 namespace {
 
 // Large gradients over two nodes of eight devices, hardly any work.
@@ -149,4 +149,4 @@ TEST_CASE("plan: no bound is above the step or the memory of a framework",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::plan_bound_test

@@ -9,7 +9,7 @@
 #include "absl/strings/match.h"
 #include "sim/base/error_parts.h"
 
-namespace pipewright {
+namespace pipewright::lengths_test {
 namespace {
 
 double MeanOf(const std::vector<int64_t>& lengths) {
@@ -178,4 +178,4 @@ TEST_CASE("lengths: bad laws and bins are refused with what is allowed",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::lengths_test

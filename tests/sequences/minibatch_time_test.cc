@@ -13,7 +13,7 @@
 #include "tests/support/json.h"
 #include "tests/support/oracle.h"
 
-namespace pipewright {
+namespace pipewright::minibatch_time_test {
 namespace {
 
 using testing::Json;
@@ -228,4 +228,4 @@ TEST_CASE("minibatch time: how much worse LB-Mini can be", "[sequences]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::minibatch_time_test

@@ -15,7 +15,7 @@
 #include "tests/support/json.h"
 #include "tests/support/oracle.h"
 
-namespace pipewright {
+namespace pipewright::packer_test {
 namespace {
 
 using testing::Json;
@@ -391,4 +391,4 @@ TEST_CASE("packer: what cannot be packed is named", "[sequences]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::packer_test

@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace pipewright {
+namespace pipewright::pass_work_test {
 namespace {
 
 // 2 layers, width 64, 4 heads of 16, gated 128, vocabulary 100.
@@ -82,4 +82,4 @@ TEST_CASE("pass work: without a model as the packer counts", "[sequences]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::pass_work_test

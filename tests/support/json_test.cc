@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace pipewright::testing {
+namespace pipewright::testing::json_test {
 namespace {
 
 constexpr int64_t kBeyondDouble = (int64_t{1} << 53) + 1;
@@ -260,4 +260,4 @@ TEST_CASE("test support: json says when a text is not JSON", "[support]") {
 }
 
 }  // namespace
-}  // namespace pipewright::testing
+}  // namespace pipewright::testing::json_test

@@ -8,7 +8,7 @@
 #include "absl/strings/str_split.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::bases_test {
 namespace {
 
 using testing::BinaryResult;
@@ -88,4 +88,4 @@ TEST_CASE("plot: rows of several bases are told apart", "[sweep][plot]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::bases_test

@@ -11,7 +11,7 @@
 #include "sim/sweep/reader.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::checks_test {
 namespace {
 
 using testing::BinaryResult;
@@ -165,4 +165,4 @@ TEST_CASE("sweep: relative files of axes lie beside the file of the sweep",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::checks_test

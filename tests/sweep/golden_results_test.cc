@@ -17,7 +17,7 @@
 #include "sim/sweep/points.h"
 #include "tests/support/paths.h"
 
-namespace pipewright {
+namespace pipewright::golden_results_test {
 namespace {
 
 constexpr char kFile[] = "tests/golden/model_results.csv";
@@ -187,4 +187,4 @@ TEST_CASE("sweep: the golden results catch a change", "[sweep]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::golden_results_test

@@ -12,7 +12,7 @@
 #include "sim/sweep/points.h"
 #include "sim/sweep/sweep_file.h"
 
-namespace pipewright {
+namespace pipewright::grid_test {
 namespace {
 
 using Strings = std::vector<std::string>;
@@ -295,4 +295,4 @@ TEST_CASE("sweep: fields of a base keep the lines of their file", "[sweep]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::grid_test

@@ -18,7 +18,7 @@
 #include "tests/support/paths.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::kill_at_write_test {
 namespace {
 
 using testing::BinaryResult;
@@ -177,4 +177,4 @@ TEST_CASE("sweep: an empty file is filled, and counts as none", "[sweep]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::kill_at_write_test

@@ -11,7 +11,7 @@
 #include "tests/support/paths.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::many_machines_test {
 namespace {
 
 using testing::BinaryResult;
@@ -80,4 +80,4 @@ TEST_CASE("sweep: the program is not linked with MPI", "[sweep]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::many_machines_test

@@ -12,7 +12,7 @@
 #include "sim/sweep/grid.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::points_test {
 namespace {
 
 using testing::TemporaryFolder;
@@ -235,4 +235,4 @@ TEST_CASE("sweep: a hash is of the bytes of devices, silicon and lengths",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::points_test

@@ -6,25 +6,24 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "sim/base/file.h"
+#include "sim/base/json.h"
 #include "sim/sweep/export.h"
 #include "sim/sweep/leaves.h"
 #include "sim/sweep/reader.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::store_test {
 namespace {
 
-using nlohmann::ordered_json;
 using testing::TemporaryFolder;
 
-PointResult ResultOf(uint8_t number, const ordered_json& report) {
+PointResult ResultOf(uint8_t number, const Json& report) {
   PointResult result;
   result.hash[0] = number;
   result.engine = "fast";
@@ -37,7 +36,7 @@ PointResult ResultOf(uint8_t number, const ordered_json& report) {
   return result;
 }
 
-ordered_json ReportOfNumber(int number) {
+Json ReportOfNumber(int number) {
   return {{"schedule", "1f1b"},
           {"iteration_s", 0.1 * number},
           {"fits", true},
@@ -45,7 +44,7 @@ ordered_json ReportOfNumber(int number) {
           {"bubble_fraction", {{"global", 0.25}, {"per_rank", 0.125}}},
           {"peak_memory_bytes", {1.0 * number, 3.0, 2.0}},
           {"ranks", {{{"rank", 0}, {"idle_s", 1e-9}}, {{"rank", 1}}}},
-          {"warnings", ordered_json::array()}};
+          {"warnings", Json::array()}};
 }
 
 std::vector<SweepRow> RowsOf(const std::string& path,
@@ -67,10 +66,10 @@ std::vector<SweepRow> RowsOf(const std::string& path,
 }
 
 TEST_CASE("sweep: a tree is its shape and its leaves", "[sweep]") {
-  const ordered_json report = ReportOfNumber(7);
+  const Json report = ReportOfNumber(7);
   const TreeParts parts = SplitTree(report);
-  const ordered_json shape = ordered_json::parse(parts.shape);
-  const nlohmann::json leaves = nlohmann::json::parse(parts.leaves);
+  const Json shape = ParseJson(parts.shape).value();
+  const Json leaves = ParseJson(parts.leaves).value();
   CHECK(JoinTree(shape, leaves).dump() == report.dump());
   CHECK(SplitTree(ReportOfNumber(8)).shape == parts.shape);
   const auto cell = [&](const char* path) {
@@ -190,7 +189,7 @@ TEST_CASE("sweep: rows of other model versions are kept and marked",
 TEST_CASE("sweep: a file of schema 1 migrates with its rows", "[sweep]") {
   const TemporaryFolder folder;
   const std::string path = folder.Path("runs.sqlite");
-  ordered_json report = ReportOfNumber(4);
+  Json report = ReportOfNumber(4);
   report["mfu"] = 0.375;
   {
     const auto store = SweepStore::Open(path).value();
@@ -297,13 +296,13 @@ TEST_CASE("sweep: CSV and JSON Lines have every row", "[sweep]") {
   REQUIRE(ExportJsonLines(*reader, {.path = folder.Path("a.jsonl")}).ok());
   const std::string lines = ReadFile(folder.Path("a.jsonl")).value();
   const size_t end = lines.find('\n');
-  const auto first = ordered_json::parse(lines.substr(0, end));
-  const auto second = ordered_json::parse(lines.substr(end + 1));
+  const Json first = ParseJson(lines.substr(0, end)).value();
+  const Json second = ParseJson(lines.substr(end + 1)).value();
   CHECK(first["report"].dump() == ReportOfNumber(1).dump());
   CHECK(first["axes"]["strategy.tp"] == 1.0);
-  CHECK(second.at("report").is_null());
+  CHECK(second["report"].is_null());
   CHECK(second["status"] == "refused");
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::store_test

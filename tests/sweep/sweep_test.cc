@@ -11,7 +11,6 @@
 #include <cstdio>
 #include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <thread>
@@ -21,14 +20,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "sim/base/json.h"
 #include "sim/sweep/reader.h"
 #include "tests/support/paths.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::sweep_test {
 namespace {
 
-using nlohmann::ordered_json;
 using testing::BinaryResult;
 using testing::RunBinary;
 using testing::TemporaryFolder;
@@ -95,12 +94,12 @@ TEST_CASE("sweep: a row has the report that simulate prints", "[sweep]") {
                         ++rows;
                         Words words = kTimes;
                         words[1] = row.cells[1].text;  // of --schedule
-                        const BinaryResult alone = RunBinary(
-                            Plus(Plus({"simulate"}, words),
-                                 {"--pp", ToString(row.cells[0]), "--engine",
-                                  "fast", "--json"}));
+                        const BinaryResult alone =
+                            RunBinary(Plus(Plus({"simulate"}, words),
+                                           {"--pp", ToString(row.cells[0]),
+                                            "--engine", "fast", "--json"}));
                         CHECK(alone.exit_code == row.exit);
-                        CHECK(ordered_json::parse(alone.out) == row.report());
+                        CHECK(ParseJson(alone.out).value() == row.report());
                         return absl::OkStatus();
                       })
               .ok());
@@ -166,7 +165,7 @@ TEST_CASE("sweep: a grid grows in its file, and nothing runs twice",
         RunBinary(SweepWords(path, {"--sweep", axis, "--json"}));
     INFO(run.err);
     CHECK(run.exit_code == 0);
-    return ordered_json::parse(run.out);
+    return ParseJson(run.out).value();
   };
   CHECK(counts("strategy.pp=1,2")["ok"] == 2);
   const auto grown = counts("strategy.pp=1,2,4,8");
@@ -257,7 +256,7 @@ TEST_CASE("sweep: seeds repeat a point, misfits and refusals are rows",
                    folder.Path("b.csv"), "--json"});
   INFO(run.err);
   CHECK(run.exit_code == 0);
-  const auto counted = nlohmann::json::parse(run.out, nullptr, false);
+  const Json counted = ParseJson(run.out).value_or(Json());
   REQUIRE(counted.is_object());
   CHECK(counted["rows"] == 4);
   CHECK(counted["statuses"].size() == 1);
@@ -352,7 +351,7 @@ TEST_CASE("sweep: Ctrl-C keeps what is done, a second call does the rest",
   const BinaryResult rest =
       RunBinary(SweepWords(path, Plus(kLong, {"--json"})));
   CHECK(rest.exit_code == 0);
-  CHECK(ordered_json::parse(rest.out)["earlier"] > 0);
+  CHECK(ParseJson(rest.out).value()["earlier"].get<int>() > 0);
   CHECK(RowsIn(path) == 16 * 3 * 21);
 }
 
@@ -370,4 +369,4 @@ TEST_CASE("sweep: a full disk is an error and earlier rows stay", "[sweep]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::sweep_test

@@ -6,7 +6,7 @@
 #include "sim/topology/registry.h"
 #include "tests/support/shapes.h"
 
-namespace pipewright {
+namespace pipewright::fat_tree_test {
 namespace {
 
 using testing::LinkNames;
@@ -74,4 +74,4 @@ TEST_CASE("fat-tree: nodes_per_leaf has no default", "[topology]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::fat_tree_test

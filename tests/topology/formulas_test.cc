@@ -17,7 +17,7 @@
 #include "sim/topology/system.h"
 #include "tests/support/shapes.h"
 
-namespace pipewright {
+namespace pipewright::formulas_test {
 namespace {
 
 using testing::SampleParams;
@@ -301,4 +301,4 @@ TEST_CASE("formulas: a wrong oversubscription changes the bisection",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::formulas_test

@@ -10,7 +10,7 @@
 #include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 
-namespace pipewright {
+namespace pipewright::host_balance_test {
 namespace {
 
 using testing::Json;
@@ -87,4 +87,4 @@ TEST_CASE("cli: host-balance needs less memory of the fullest host",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::host_balance_test

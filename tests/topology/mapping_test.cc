@@ -9,7 +9,7 @@
 #include "absl/strings/match.h"
 #include "tests/support/shapes.h"
 
-namespace pipewright {
+namespace pipewright::mapping_test {
 namespace {
 
 Cluster EightByTwo() { return testing::AnyCluster(2, 8); }
@@ -169,4 +169,4 @@ TEST_CASE("mapping: bad sizes and lists are refused", "[topology]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::mapping_test

@@ -5,7 +5,7 @@
 #include "sim/topology/registry.h"
 #include "tests/support/shapes.h"
 
-namespace pipewright {
+namespace pipewright::nic_switch_test {
 namespace {
 
 using testing::LinkNames;
@@ -55,4 +55,4 @@ TEST_CASE("nic-switch: a large cluster", "[topology]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::nic_switch_test

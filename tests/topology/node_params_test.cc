@@ -11,7 +11,7 @@
 #include "sim/topology/system.h"
 #include "tests/support/shapes.h"
 
-namespace pipewright {
+namespace pipewright::node_params_test {
 namespace {
 
 using testing::LinkNames;
@@ -251,4 +251,4 @@ TEST_CASE("node params: the RoCE node has two sockets", "[topology]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::node_params_test

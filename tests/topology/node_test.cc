@@ -7,7 +7,7 @@
 #include "sim/topology/registry.h"
 #include "tests/support/shapes.h"
 
-namespace pipewright {
+namespace pipewright::node_test {
 namespace {
 
 using testing::LinkNames;
@@ -47,4 +47,4 @@ TEST_CASE("node: there is one of it", "[topology]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::node_test

@@ -18,7 +18,7 @@
 #include "sim/topology/registry.h"
 #include "tests/support/shapes.h"
 
-namespace pipewright {
+namespace pipewright::property_test {
 namespace {
 
 using testing::IllegalValuesOf;
@@ -395,4 +395,4 @@ TEST_CASE("topology: an unknown shape gets the nearest one", "[topology]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::property_test

@@ -5,7 +5,7 @@
 #include "sim/topology/registry.h"
 #include "tests/support/shapes.h"
 
-namespace pipewright {
+namespace pipewright::rail_optimised_test {
 namespace {
 
 using testing::LinkNames;
@@ -71,4 +71,4 @@ TEST_CASE("rail-optimised: a leaf's uplinks have what its NICs have",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::rail_optimised_test

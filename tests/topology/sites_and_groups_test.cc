@@ -8,7 +8,7 @@
 #include "sim/topology/system.h"
 #include "tests/support/shapes.h"
 
-namespace pipewright {
+namespace pipewright::sites_and_groups_test {
 namespace {
 
 using testing::LinkNames;
@@ -90,4 +90,4 @@ TEST_CASE("multi-site: the shipped one has two sites", "[topology]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::sites_and_groups_test

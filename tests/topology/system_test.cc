@@ -12,7 +12,7 @@
 #include "tests/support/paths.h"
 #include "tests/support/shapes.h"
 
-namespace pipewright {
+namespace pipewright::system_test {
 namespace {
 
 constexpr char kSystem[] = R"(name: "box"
@@ -236,4 +236,4 @@ TEST_CASE("system: a file of one's own reads as a shipped one", "[topology]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::system_test

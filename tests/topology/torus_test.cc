@@ -8,7 +8,7 @@
 #include "sim/topology/registry.h"
 #include "tests/support/shapes.h"
 
-namespace pipewright {
+namespace pipewright::torus_test {
 namespace {
 
 using testing::LinkNames;
@@ -112,4 +112,4 @@ TEST_CASE("torus: thousands of chips", "[topology]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::torus_test

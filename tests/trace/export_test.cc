@@ -10,7 +10,7 @@
 #include "tests/support/json.h"
 #include "tests/trace/example.h"
 
-namespace pipewright {
+namespace pipewright::export_test {
 namespace {
 
 using testing::Json;
@@ -110,4 +110,4 @@ TEST_CASE("chrome trace: a trace of nothing parses", "[trace]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::export_test

@@ -12,7 +12,7 @@
 #include "tests/support/lowering.h"
 #include "tests/support/small_training.h"
 
-namespace pipewright {
+namespace pipewright::freed_memory_test {
 namespace {
 
 TEST_CASE("trace: memory is given back at FREE", "[trace][memory][offload]") {
@@ -74,4 +74,4 @@ TEST_CASE("trace: memory is given back at FREE", "[trace][memory][offload]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::freed_memory_test

@@ -8,7 +8,7 @@
 #include "tests/support/json.h"
 #include "tests/support/memory_example.h"
 
-namespace pipewright {
+namespace pipewright::memory_timeline_test {
 namespace {
 
 using testing::MemoryExample;
@@ -74,4 +74,4 @@ TEST_CASE("trace: the memory counter is in bytes and per rank",
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::memory_timeline_test

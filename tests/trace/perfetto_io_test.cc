@@ -11,7 +11,7 @@
 #include "sim/trace/export.h"
 #include "tests/trace/example.h"
 
-namespace pipewright {
+namespace pipewright::perfetto_io_test {
 namespace {
 
 using perfetto::TrackEvent;
@@ -190,4 +190,4 @@ TEST_CASE("perfetto trace: counters end at zero", "[trace]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::perfetto_io_test

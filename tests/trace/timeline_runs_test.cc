@@ -13,7 +13,7 @@
 #include "sim/schedule/registry.h"
 #include "sim/trace/timeline.h"
 
-namespace pipewright {
+namespace pipewright::timeline_runs_test {
 namespace {
 
 constexpr int kReplicas = 2;
@@ -107,4 +107,4 @@ TEST_CASE("trace: every schedule's run makes a sound timeline", "[trace]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::timeline_runs_test

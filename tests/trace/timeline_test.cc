@@ -12,7 +12,7 @@
 #include "sim/topology/registry.h"
 #include "tests/trace/example.h"
 
-namespace pipewright {
+namespace pipewright::timeline_test {
 namespace {
 
 using testing::AddTransfer;
@@ -253,4 +253,4 @@ TEST_CASE("trace: names of processes and of what is no pass", "[trace]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::timeline_test

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace pipewright {
+namespace pipewright::trace_events_test {
 namespace {
 
 struct Seen {
@@ -73,4 +73,4 @@ TEST_CASE("trace events: sizes of inputs that are no lists", "[trace]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::trace_events_test

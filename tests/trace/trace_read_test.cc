@@ -9,7 +9,7 @@
 #include "sim/trace/export.h"
 #include "tests/trace/example.h"
 
-namespace pipewright {
+namespace pipewright::trace_read_test {
 namespace {
 
 absl::StatusOr<ReadTrace> Read(const std::string& json) {
@@ -157,4 +157,4 @@ TEST_CASE("trace read: errors name file, event and field", "[trace]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::trace_read_test

@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <sstream>
 
-namespace pipewright {
+namespace pipewright::trace_regions_test {
 namespace {
 
 constexpr Region kOrder[] = {Region::kBackwardInput, Region::kBackwardFull,
@@ -138,4 +138,4 @@ TEST_CASE("trace regions: errors name the option or the event", "[trace]") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::trace_regions_test

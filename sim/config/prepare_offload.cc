@@ -8,11 +8,13 @@
 #include "absl/strings/str_cat.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/status.h"
+#include "sim/config/least_bytes.h"
 #include "sim/config/pcie_switches.h"
 #include "sim/config/prepare_parts.h"
 #include "sim/config/run_config_fields.h"
 #include "sim/memory/schedule_memory.h"
 #include "sim/offload/copy_turns.h"
+#include "sim/offload/most_away.h"
 #include "sim/program/network_time.h"
 #include "sim/schedule/registry.h"
 #include "sim/topology/node_params.h"
@@ -256,6 +258,44 @@ OffloadCosts CostsOf(const PreparedRun& run, const Program& program,
   return costs;
 }
 
+// What a plan of copies is made of.
+struct CopyTask {
+  Program program;
+  OffloadChoice choice;
+  OffloadCosts costs;
+};
+
+// `run` knows what copies take. Fills what `offload` says of them.
+absl::StatusOr<CopyTask> TaskOf(const RunConfig& config, OffloadMode mode,
+                                int replicas, PreparedRun* run,
+                                PreparedOffload* offload) {
+  const StrategyChoice& strategy = config.strategy;
+  run->lower.copies_in_turn =
+      strategy.offload_sharing.value_or(CopySharing::kTogether) ==
+      CopySharing::kInTurn;
+  CopyTask task;
+  PW_ASSIGN_OR_RETURN(
+      task.program, Lower(run->schedule.lowered, PassesAlone(*run, replicas)));
+  ActivationBytes bytes = {
+      .kept = std::vector<double>(run->costs.passes.stages.size(), 1.0)};
+  if (run->prepared_model) {
+    bytes = BytesOfActivations(*run->prepared_model, *run->schedule.lowered);
+  }
+  task.costs = CostsOf(*run, task.program, bytes, offload);
+  if (run->prepared_model && !run->prepared_model->training.offloaded.all()) {
+    for (size_t stage = 0; stage < bytes.kept.size(); ++stage) {
+      const double kept = bytes.kept[stage];
+      offload->moved_part.push_back(kept > 0 ? bytes.moved[stage] / kept : 0);
+    }
+    task.costs.moved = std::move(bytes.moved);
+  }
+  task.choice.chunks = strategy.offload_chunks;
+  task.choice.fraction = strategy.offload_fraction.value_or(1);
+  task.choice.half = mode == OffloadMode::kSelective &&
+                     task.choice.chunks.empty() && !strategy.offload_fraction;
+  return task;
+}
+
 // A hop that holds its ranks also holds back what stands behind it: an O for
 // whose FREE the other rank waits may never begin.
 absl::Status CheckWaiting(const RunConfig& config, const Schedule& schedule) {
@@ -314,47 +354,26 @@ absl::Status PrepareOffload(const RunConfig& config, const RunSizes& sizes,
   }
   PreparedOffload offload;
   offload.mode = wish.mode;
-  run->lower.copies_in_turn =
-      config.strategy.offload_sharing.value_or(CopySharing::kTogether) ==
-      CopySharing::kInTurn;
-  PW_ASSIGN_OR_RETURN(
-      const Program program,
-      Lower(run->schedule.lowered, PassesAlone(*run, sizes.dp)));
-  ActivationBytes bytes = {
-      .kept = std::vector<double>(run->costs.passes.stages.size(), 1.0)};
-  if (run->prepared_model) {
-    bytes = BytesOfActivations(*run->prepared_model, *run->schedule.lowered);
-  }
-  OffloadCosts costs = CostsOf(*run, program, bytes, &offload);
-  if (run->prepared_model && !run->prepared_model->training.offloaded.all()) {
-    for (size_t stage = 0; stage < bytes.kept.size(); ++stage) {
-      const double kept = bytes.kept[stage];
-      offload.moved_part.push_back(kept > 0 ? bytes.moved[stage] / kept : 0);
-    }
-    costs.moved = std::move(bytes.moved);
-  }
+  PW_ASSIGN_OR_RETURN(const CopyTask task,
+                      TaskOf(config, wish.mode, sizes.dp, run, &offload));
   if (plans) {
-    const StrategyChoice& strategy = config.strategy;
-    OffloadChoice choice;
-    choice.chunks = strategy.offload_chunks;
-    choice.fraction = strategy.offload_fraction.value_or(1);
-    choice.half = wish.mode == OffloadMode::kSelective &&
-                  choice.chunks.empty() && !strategy.offload_fraction;
-    PW_ASSIGN_OR_RETURN(OffloadPlan plan, PlanOffload(run->schedule.lowered,
-                                                      program, choice, costs));
+    PW_ASSIGN_OR_RETURN(OffloadPlan plan,
+                        PlanOffload(run->schedule.lowered, task.program,
+                                    task.choice, task.costs));
     run->schedule.lowered = std::move(plan.schedule);
     offload.ranks = std::move(plan.ranks);
     offload.turns = std::move(plan.turns);
   } else {
-    PW_ASSIGN_OR_RETURN(run->schedule.lowered,
-                        WithFrees(run->schedule.lowered, program, costs));
+    PW_ASSIGN_OR_RETURN(
+        run->schedule.lowered,
+        WithFrees(run->schedule.lowered, task.program, task.costs));
   }
   if (plans) run->schedule.written = run->schedule.lowered;
   PW_RETURN_IF_ERROR(CheckWaiting(config, *run->schedule.lowered));
   const ShapeParams* const shape = run->network.system_shape();
   if (run->engine == "fast" && shape != nullptr &&
       (HostTreeOf(*shape).directions_meet() ||
-       CopiesFillMemory(program.network, program.replicas,
+       CopiesFillMemory(task.program.network, task.program.replicas,
                         run->schedule.lowered->pp()))) {
     run->warnings.push_back(
         "engine fast: copies to the host and from it over one link of both "
@@ -377,6 +396,55 @@ absl::Status PrepareOffload(const RunConfig& config, const RunSizes& sizes,
   }
   run->offload = std::move(offload);
   return absl::OkStatus();
+}
+
+absl::StatusOr<double> LeastBytesWithCopies(PreparedRun run, OffloadMode mode) {
+  if (!run.prepared_model || !run.memory || run.offload) return 0;
+  PW_ASSIGN_OR_RETURN(const bool known, TakeCopyTimes(run.config, &run));
+  if (!known) return 0;
+  PreparedOffload offload;
+  PW_ASSIGN_OR_RETURN(
+      const CopyTask task,
+      TaskOf(run.config, mode, run.lower.replicas, &run, &offload));
+  const std::vector<RankMemory>& ranks = run.memory->memory->ranks;
+  std::vector<int64_t> positions;
+  for (const RankMemory& rank : ranks) positions.push_back(rank.pass_index);
+  PW_ASSIGN_OR_RETURN(const std::vector<double> away,
+                      MostAway(*run.schedule.lowered, task.program, task.choice,
+                               task.costs, positions));
+  double most = 0;
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    const auto peak = static_cast<double>(ranks[rank].peak());
+    if (peak <= 0) continue;
+    // What the allocator holds besides is a share of the peak.
+    const double share = 1 + ranks[rank].fragmentation / peak;
+    most = std::max(most, (peak - std::min(away[rank], peak)) * share +
+                              static_cast<double>(ranks[rank].context));
+  }
+  return most;
+}
+
+double MostCopiedPerSecond(PreparedRun run) {
+  constexpr double kUnknown = std::numeric_limits<double>::infinity();
+  if (!run.prepared_model || run.offload) return kUnknown;
+  const absl::StatusOr<bool> known = TakeCopyTimes(run.config, &run);
+  if (!known.ok() || !*known || run.lower.activation_bytes.empty()) {
+    return kUnknown;
+  }
+  // So many that nothing but bytes takes time.
+  constexpr double kMany = 1e15;
+  run.lower.activation_bytes.assign(run.lower.activation_bytes.size(), kMany);
+  PreparedOffload offload;
+  const absl::StatusOr<CopyTask> task = TaskOf(
+      run.config, OffloadMode::kFull, run.lower.replicas, &run, &offload);
+  if (!task.ok()) return kUnknown;
+  double least_s = kUnknown;
+  for (const std::vector<double>* const each :
+       {&task->costs.out_s, &task->costs.in_s, &task->costs.out_alone_s,
+        &task->costs.in_alone_s}) {
+    for (const double seconds : *each) least_s = std::min(least_s, seconds);
+  }
+  return least_s > 0 ? kMany / least_s : kUnknown;
 }
 
 }  // namespace pipewright

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <limits>
 #include <utility>
 
 #include "sim/base/status.h"
 #include "sim/config/run_config_fields.h"
 #include "sim/cost/analytic.h"
+#include "sim/cost/slowest.h"
 #include "sim/model/ops.h"
 
 namespace pipewright {
@@ -43,6 +43,11 @@ PlanBounds::PlanBounds(PlanSpace* space) : space_(space) {
   least_factor_ = LeastOf(base.costs.microbatch_factor) *
                   LeastOf(base.costs.slice_factor) *
                   std::min(1.0, base.costs.pair_factor.value_or(1));
+  is_exact_ = base.costs.analytic && base.costs.microbatch_factor.empty() &&
+              base.costs.slice_factor.empty() && !base.costs.pair_factor &&
+              !base.costs.recompute_s && !base.strategy.recompute_layers &&
+              !base.slow.slows_devices() && !base.sequences.given() &&
+              !base.strategy.dp_classes.given();
 }
 
 const StageBound& PlanBounds::BlockOf(const PlanGroup& group, BlockKind kind,
@@ -55,7 +60,9 @@ const StageBound& PlanBounds::BlockOf(const PlanGroup& group, BlockKind kind,
                                   ? group.recompute
                                   : Recompute::kNone;
   const int layer_class = static_cast<int>(model.ClassOf(layer));
-  const BlockKey key = {group.tp,
+  const int64_t devices = int64_t{group.pp} * group.dp * group.tp * group.cp;
+  const BlockKey key = {devices,
+                        group.tp,
                         group.cp,
                         group.ep,
                         group.microbatch_size,
@@ -72,13 +79,14 @@ const StageBound& PlanBounds::BlockOf(const PlanGroup& group, BlockKind kind,
   training.recompute = recompute;
   const PreparedCosts& costs = space_->probe().costs;
   if (costs.analytic) {
-    // A point may have fewer devices than the probe, the slowest of which is
-    // faster.
-    AnalyticOptions median = *costs.analytic;
-    median.device.bf16_joules_per_flop /= median.slowest_energy;
-    median.slowest_energy = 1;
+    // A point has other devices than the probe, and another slowest one.
+    AnalyticOptions own = *costs.analytic;
+    const double slowest = EnergyOfSlowest(
+        base.costs.analytic_speed_range.value_or(kSpeedRange), devices);
+    own.device.bf16_joules_per_flop *= slowest / own.slowest_energy;
+    own.slowest_energy = slowest;
     const PassCosts block =
-        AnalyticCosts(model, training, median, OneBlock(kind, layer), {0});
+        AnalyticCosts(model, training, own, OneBlock(kind, layer), {0});
     known->forward_s = block.stages[0].forward_s;
     known->backward_input_s = block.stages[0].backward_input_s;
     known->backward_weight_s = block.stages[0].backward_weight_s;
@@ -204,97 +212,21 @@ double PlanBounds::OptimizerSeconds(const PlanGroup& group,
                                       0);
 }
 
-double PlanBounds::CollectiveSeconds(const PlanGroup& group, int holders,
-                                     double bytes) const {
-  const PreparedRun& probe = space_->probe();
-  const ShapeParams* const shape = probe.network.system_shape();
-  const RunConfig& base = space_->request().base;
-  if (holders == 1 || shape == nullptr || base.costs.profile ||
-      !base.strategy.mapping.empty() || base.costs.gradient_bytes) {
-    return 0;
+PlanBounds::Own PlanBounds::OwnOf(const PlanPoint& point,
+                                  const ScheduleFacts& facts) {
+  Own own;
+  own.stages = Stages(point.group);
+  const PlanGroup& group = point.group;
+  if (synchronised_ && facts.flushes) {
+    const double shards = TraitsOf(point.data_parallel).shards_step
+                              ? static_cast<double>(group.dp) * group.cp
+                              : 1;
+    own.step_s = OptimizerSeconds(group, own.stages, facts, shards);
   }
-  // What holds the same parameters: so many in a node, with a ring each.
-  const int per_node = std::max(1, space_->devices_per_node() / group.tp);
-  double rate = shape->nvlink.bytes_per_s;
-  if (holders > per_node) {
-    const int nics = shape->nics_per_node > 0 ? shape->nics_per_node
-                                              : shape->devices_per_node;
-    const double share =
-        std::max(1.0, static_cast<double>(nics) / shape->devices_per_node);
-    const double nic = per_node * share * shape->nic.bytes_per_s;
-    if (base.strategy.collectives.value_or(CollectiveAlgorithm::kRing) !=
-        CollectiveAlgorithm::kRing) {
-      // Two levels may use NVLink for less; so much must leave a node.
-      const double nodes = std::ceil(static_cast<double>(holders) * group.tp /
-                                     space_->devices_per_node());
-      return nic > 0 ? bytes * (nodes - 1) / nodes / nic : 0;
-    }
-    // A node of one device has no NVLink.
-    rate = per_node > 1 && rate > 0 ? std::min(rate, nic) : nic;
-  }
-  if (rate <= 0) return 0;
-  return bytes * (holders - 1) / holders / rate;
-}
-
-bool PlanBounds::MayGoByLayer(const PlanPoint& point) const {
-  const StrategyChoice& given = space_->request().base.strategy;
-  const bool layers = given.shard_blocks
-                          ? *given.shard_blocks == ShardBlocks::kLayer
-                          : given.framework == Framework::kTorchtitan;
-  return layers && TraitsOf(point.data_parallel).shards_weights;
-}
-
-PlanBounds::Extra PlanBounds::ExtraOf(const PlanPoint& point,
-                                      const std::vector<StageBound>& stages,
-                                      const ScheduleFacts& facts) const {
-  Extra extra;
-  extra.rank_after_s.assign(point.group.pp, 0.0);
-  if (space_->model() == nullptr || facts.directions != 1) return extra;
-  const DataParallelTraits& traits = TraitsOf(point.data_parallel);
-  // odc knows of no parts of a context.
-  const int holders = point.data_parallel == DataParallel::kOdc
-                          ? point.group.dp
-                          : point.group.dp * point.group.cp;
-  if (!traits.reduces || holders == 1) return extra;
-  // Reductions and gathers of layers hide behind passes, or come once a step.
-  if (MayGoByLayer(point)) return extra;
-  const TrainingSpec training = space_->TrainingOf(point.group);
-  const RunConfig& base = space_->request().base;
-  const auto reduce_s = [&](size_t stage) {
-    return CollectiveSeconds(
-               point.group, holders,
-               training.gradient_bytes * stages[stage].parameters) *
-           (traits.shards_step ? 1 : 2);
-  };
-  const auto gather_s = [&](size_t stage) {
-    return CollectiveSeconds(point.group, holders,
-                             training.weight_bytes * stages[stage].parameters);
-  };
-  // One block at a time is the least that zero2 and fsdp keep back.
-  const bool by_pass =
-      traits.shards_gradients && facts.unit == 0 && !base.strategy.shard_blocks;
-  std::vector<double> least(point.group.pp,
-                            std::numeric_limits<double>::infinity());
-  std::vector<double> sum(point.group.pp, 0.0);
-  for (size_t stage = 0; stage < stages.size(); ++stage) {
-    const int rank = facts.rank_of_stage[stage];
-    least[rank] = std::min(least[rank], reduce_s(stage));
-    sum[rank] += reduce_s(stage);
-    if (traits.shards_weights) sum[rank] += 2 * gather_s(stage);
-  }
-  extra.rank_after_s = least;
-  extra.after_s = reduce_s(0);
-  if (traits.shards_step && !traits.shards_weights &&
-      base.iterations.value_or(0) != 1) {
-    extra.before_s = gather_s(0);
-  }
-  if (by_pass) {
-    for (const double seconds : sum) {
-      extra.stream_s =
-          std::max(extra.stream_s, point.group.microbatches * seconds);
-    }
-  }
-  return extra;
+  const std::vector<Traffic> traffic = TrafficOf(point, own.stages, facts);
+  own.extra = ExtraOf(point, traffic, facts);
+  own.is_longer = Lengthen(point, traffic, facts, &own.stages);
+  return own;
 }
 
 double PlanBounds::Passes(const PlanGroup& group,
@@ -360,21 +292,18 @@ double PlanBounds::StepSeconds(const PlanGroup& group) {
   return Passes(group, stages, facts, Extra()) + step;
 }
 
-double PlanBounds::StepSeconds(const PlanPoint& point) {
-  const PlanGroup& group = point.group;
-  const ScheduleFacts& facts = FactsOf(group);
-  if (facts.rank_of_stage.empty()) return 0;
-  const std::vector<StageBound> stages = Stages(group);
-  const bool shards = TraitsOf(point.data_parallel).shards_step;
-  const double step =
-      synchronised_ && facts.flushes
-          ? OptimizerSeconds(
-                group, stages, facts,
-                shards ? static_cast<double>(group.dp) * group.cp : 1)
-          : 0;
-  const Extra extra = ExtraOf(point, stages, facts);
+double PlanBounds::ClosedSeconds(const PlanGroup& group,
+                                 const ScheduleFacts& facts,
+                                 const Own& own) const {
   // Gathers of the next step may run beside the optimizer.
-  return std::max(Passes(group, stages, facts, extra) + step, extra.stream_s);
+  return std::max(Passes(group, own.stages, facts, own.extra) + own.step_s,
+                  own.extra.stream_s);
+}
+
+double PlanBounds::StepSeconds(const PlanPoint& point) {
+  const ScheduleFacts& facts = FactsOf(point.group);
+  if (facts.rank_of_stage.empty()) return 0;
+  return ClosedSeconds(point.group, facts, OwnOf(point, facts));
 }
 
 }  // namespace pipewright

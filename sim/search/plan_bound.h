@@ -5,8 +5,10 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -34,7 +36,28 @@ struct StageBound {
     return backward_full_s > 0 ? backward_full_s
                                : backward_input_s + backward_weight_s;
   }
+  // 0 of what is no forward and no backward.
+  double SecondsOf(PassKind kind) const {
+    switch (kind) {
+      case PassKind::kForward:
+        return forward_s;
+      case PassKind::kBackwardInput:
+        return backward_input_s;
+      case PassKind::kBackwardWeight:
+        return backward_weight_s;
+      case PassKind::kBackwardFull:
+        return backward_s();
+      default:
+        return 0;
+    }
+  }
 };
+
+// Ends of all ranks by the longest path, with `hop_s` between ranks; empty
+// where they wait for each other.
+std::vector<double> EndsOf(const Schedule& schedule,
+                           const std::vector<StageBound>& stages, double factor,
+                           double hop_s, double pair_factor);
 
 class PlanBounds {
  public:
@@ -57,6 +80,11 @@ class PlanBounds {
   // What a device of the neediest rank holds at least; 0 where nothing is
   // known.
   double MemoryBytes(const PlanPoint& point);
+  // The same of points of one group with copies to the host, whose steps take
+  // `most_s` at most: what their order keeps, but for what copies can have
+  // taken away by then and can bring back. `context` prepares runs.
+  std::vector<double> MemoryWithCopies(const std::vector<PlanPoint>& points,
+                                       double most_s, RunContext* context);
   // Of a device; infinite where no limit is known.
   double memory_limit() const { return memory_limit_; }
 
@@ -71,11 +99,46 @@ class PlanBounds {
   struct Held {
     std::vector<double> kept;    // [direction * vpp + chunk], microbatches
     std::vector<double> weight;  // behind a split B
+    std::vector<double> passes;  // [PassKind, then as above] that have begun
   };
   struct Order {
     std::shared_ptr<const Schedule> schedule;  // null: it cannot be built
+    bool recomputes = false;                   // in passes of its own
     std::vector<std::vector<Held>> held;       // [rank], a few moments each
+    std::vector<std::vector<double>> passes;   // [rank], all of them
   };
+
+  static int StageOf(const Order& order, int rank, size_t lane) {
+    const int vpp = order.schedule->vpp();
+    return order.schedule->placement.StageOf(rank, static_cast<int>(lane) % vpp,
+                                             static_cast<int>(lane) / vpp);
+  }
+  // What copies a point may have.
+  struct Copies {
+    bool half = false;               // as OffloadChoice
+    double most_s = 0;               // of a step
+    double bytes_per_s = 0;          // one way
+    std::vector<StageBound> passes;  // [stage]; empty: no time is known
+  };
+  struct StageMemories {
+    std::vector<double> fixed;  // [rank]
+    std::vector<std::shared_ptr<const StageMemory>> stages;
+  };
+  std::optional<StageMemories> StageMemoriesOf(const PlanPoint& point);
+  // Of runs with the same degrees and microbatch size.
+  struct Links {
+    double hop_s = 0;  // the slowest
+    // Bytes a second that a device copies one way at most.
+    double copied_per_s = std::numeric_limits<double>::infinity();
+  };
+  const Links& LinksOf(const PlanGroup& group, RunContext* context);
+  double LiveBytes(
+      const Order& order, int rank,
+      const std::vector<std::shared_ptr<const StageMemory>>& stages,
+      const Copies* copies) const;
+  double MostAway(const Order& order, int rank, const Held& held,
+                  const std::vector<std::shared_ptr<const StageMemory>>& stages,
+                  const Copies& copies) const;
 
   const StageBound& BlockOf(const PlanGroup& group, BlockKind kind,
                             int64_t layer);
@@ -95,8 +158,33 @@ class PlanBounds {
     std::vector<double> rank_after_s;  // behind the last one of each rank
     double stream_s = 0;  // collectives of one rank, one after the other
   };
-  Extra ExtraOf(const PlanPoint& point, const std::vector<StageBound>& stages,
+  // Least seconds on the network of what a stage has for its replicas.
+  struct Traffic {
+    double reduce_s = 0;  // gradients
+    double gather_s = 0;  // weights
+  };
+  // What a point has beside its group: collectives, and passes that are longer
+  // beside them.
+  struct Own {
+    std::vector<StageBound> stages;
+    Extra extra;
+    double step_s = 0;  // of the optimizer
+    bool is_longer = false;
+  };
+  Own OwnOf(const PlanPoint& point, const ScheduleFacts& facts);
+  // Are gradients, or weights too, on their way with every pass?
+  bool GoesByPass(const PlanPoint& point, const ScheduleFacts& facts) const;
+  // [stage]; empty where nothing counts.
+  std::vector<Traffic> TrafficOf(const PlanPoint& point,
+                                 const std::vector<StageBound>& stages,
+                                 const ScheduleFacts& facts) const;
+  Extra ExtraOf(const PlanPoint& point, const std::vector<Traffic>& traffic,
                 const ScheduleFacts& facts) const;
+  bool Lengthen(const PlanPoint& point, const std::vector<Traffic>& traffic,
+                const ScheduleFacts& facts,
+                std::vector<StageBound>* stages) const;
+  double ClosedSeconds(const PlanGroup& group, const ScheduleFacts& facts,
+                       const Own& own) const;
   double OptimizerSeconds(const PlanGroup& group,
                           const std::vector<StageBound>& stages,
                           const ScheduleFacts& facts, double shards) const;
@@ -112,8 +200,10 @@ class PlanBounds {
   bool synchronised_ = false;
   double memory_limit_ = 0;
   double least_factor_ = 1;  // of a pass, whatever its microbatch
+  bool is_exact_ = false;    // passes take what Stages says, no more
   std::mutex mutex_;
-  using BlockKey = std::tuple<int, int, int, int, int, int, int, int, bool>;
+  using BlockKey =
+      std::tuple<int64_t, int, int, int, int, int, int, int, int, bool>;
   absl::flat_hash_map<BlockKey, std::unique_ptr<StageBound>> blocks_;
   absl::flat_hash_map<std::tuple<int, int, int>,
                       std::shared_ptr<const StageLayout>>
@@ -121,10 +211,12 @@ class PlanBounds {
   absl::flat_hash_map<std::tuple<int, int, int, int>,
                       std::shared_ptr<const Order>>
       orders_;
-  absl::flat_hash_map<std::string, std::shared_ptr<const StageMemory>>
+  absl::flat_hash_map<std::vector<double>, std::shared_ptr<const StageMemory>>
       memories_;
+  absl::flat_hash_map<std::vector<int>, std::unique_ptr<const Links>> links_;
   // Of the group asked for last by each key: its replay.
-  absl::flat_hash_map<std::string, std::shared_ptr<const std::vector<double>>>
+  absl::flat_hash_map<std::vector<int>,
+                      std::shared_ptr<const std::vector<double>>>
       replays_;
 };
 

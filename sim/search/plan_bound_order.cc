@@ -1,9 +1,8 @@
-// Bounds that need the order of a schedule: its longest path, and what it keeps
-// in memory. Each order is built once.
+// Bounds that need the order of a schedule, which is built once: its longest
+// path.
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "sim/memory/schedule_memory.h"
 #include "sim/model/ops.h"
 #include "sim/replay/core.h"
@@ -18,33 +17,8 @@ namespace {
 // Larger orders are left to the run itself.
 constexpr int64_t kMostReplayed = 4'000'000;
 
-double SecondsOf(PassKind kind, const StageBound& stage) {
-  switch (kind) {
-    case PassKind::kForward:
-      return stage.forward_s;
-    case PassKind::kBackwardInput:
-      return stage.backward_input_s;
-    case PassKind::kBackwardWeight:
-      return stage.backward_weight_s;
-    case PassKind::kBackwardFull:
-      return stage.backward_s();
-    default:
-      return 0;
-  }
-}
+}  // namespace
 
-// Of as many blocks of the same kinds, where no layer is frozen.
-bool AreAlike(const std::vector<StageBlock>& one,
-              const std::vector<StageBlock>& other) {
-  return std::equal(one.begin(), one.end(), other.begin(), other.end(),
-                    [](const StageBlock& left, const StageBlock& right) {
-                      return left.kind == right.kind &&
-                             left.count == right.count &&
-                             left.part == right.part;
-                    });
-}
-
-// Ends of all ranks; empty where they wait for each other.
 std::vector<double> EndsOf(const Schedule& schedule,
                            const std::vector<StageBound>& stages, double factor,
                            double hop_s, double pair_factor) {
@@ -58,7 +32,7 @@ std::vector<double> EndsOf(const Schedule& schedule,
     for (size_t lane = 0; lane < wired.size(); ++lane) {
       if (wired[lane].stage < 0) continue;
       const PassKind kind = Pass::KindOf(lane);
-      double seconds = SecondsOf(kind, stages[wired[lane].stage]);
+      double seconds = stages[wired[lane].stage].SecondsOf(kind);
       // R passes may take something off the backward.
       if (again && kind != PassKind::kForward &&
           kind != PassKind::kBackwardWeight) {
@@ -91,8 +65,6 @@ std::vector<double> EndsOf(const Schedule& schedule,
   return ends;
 }
 
-}  // namespace
-
 std::shared_ptr<const PlanBounds::Order> PlanBounds::OrderOf(
     const PlanGroup& group) {
   const std::tuple<int, int, int, int> key = {group.schedule, group.pp,
@@ -119,13 +91,15 @@ std::shared_ptr<const PlanBounds::Order> PlanBounds::OrderOf(
   }
   if (order->schedule != nullptr) {
     const Schedule& schedule = *order->schedule;
+    order->recomputes = schedule.Has(PassKind::kRecompute);
     const size_t lanes =
         static_cast<size_t>(schedule.directions) * schedule.vpp();
     for (int rank = 0; rank < schedule.pp(); ++rank) {
       // Where most forwards wait for a backward, and where most passes wait
       // for anything.
       Held now = {std::vector<double>(lanes, 0.0),
-                  std::vector<double>(lanes, 0.0)};
+                  std::vector<double>(lanes, 0.0),
+                  std::vector<double>(lanes * kNumPassKinds, 0.0)};
       Held fullest = now;
       Held fullest_both = now;
       double kept = 0, both = 0, most_kept = 0, most_both = 0;
@@ -133,6 +107,7 @@ std::shared_ptr<const PlanBounds::Order> PlanBounds::OrderOf(
         const size_t lane =
             static_cast<size_t>(pass.direction()) * schedule.vpp() +
             pass.chunk();
+        now.passes[static_cast<size_t>(pass.kind()) * lanes + lane] += 1;
         if (pass.kind() == PassKind::kForward) {
           now.kept[lane] += 1;
           kept += 1;
@@ -159,6 +134,7 @@ std::shared_ptr<const PlanBounds::Order> PlanBounds::OrderOf(
         }
       }
       order->held.push_back({fullest, fullest_both});
+      order->passes.push_back(std::move(now.passes));
     }
   }
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -187,19 +163,27 @@ double PlanBounds::LeastHop(const PlanGroup& group) const {
 
 double PlanBounds::ReplaySeconds(const PlanPoint& point) {
   const PlanGroup& group = point.group;
-  const double closed_s = StepSeconds(point);
   const ScheduleFacts& facts = FactsOf(group);
-  if (!synchronised_ || !facts.flushes || facts.rank_of_stage.empty()) {
-    return closed_s;
-  }
+  if (facts.rank_of_stage.empty()) return 0;
+  const Own own = OwnOf(point, facts);
+  const double closed_s = ClosedSeconds(group, facts, own);
+  if (!synchronised_ || !facts.flushes) return closed_s;
   const std::shared_ptr<const Order> order = OrderOf(group);
   if (order->schedule == nullptr) return closed_s;
-  const std::vector<StageBound> stages = Stages(group);
-  const std::string key =
-      absl::StrCat(group.schedule, " ", group.pp, " ", group.vpp, " ",
-                   group.microbatches, " ", group.layout, " ", group.tp, " ",
-                   group.cp, " ", group.ep, " ", group.microbatch_size, " ",
-                   static_cast<int>(group.recompute), " ", group.dp > 1);
+  // Longer passes are those of a sharding.
+  const std::vector<int> key = {
+      group.schedule,
+      group.pp,
+      group.vpp,
+      group.microbatches,
+      group.layout,
+      group.tp,
+      group.cp,
+      group.ep,
+      group.microbatch_size,
+      static_cast<int>(group.recompute),
+      group.dp,
+      own.is_longer ? static_cast<int>(point.data_parallel) : 0};
   std::shared_ptr<const std::vector<double>> ends;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -209,106 +193,16 @@ double PlanBounds::ReplaySeconds(const PlanPoint& point) {
   if (ends == nullptr) {
     const double pair = space_->request().base.costs.pair_factor.value_or(1);
     ends = std::make_shared<const std::vector<double>>(
-        EndsOf(*order->schedule, stages, least_factor_ / std::min(1.0, pair),
-               LeastHop(group), pair));
+        EndsOf(*order->schedule, own.stages,
+               least_factor_ / std::min(1.0, pair), LeastHop(group), pair));
     const std::lock_guard<std::mutex> lock(mutex_);
     replays_.try_emplace(key, ends);
   }
-  const Extra extra = ExtraOf(point, stages, facts);
   double most = 0;
   for (size_t rank = 0; rank < ends->size(); ++rank) {
-    most = std::max(most, (*ends)[rank] + extra.rank_after_s[rank]);
+    most = std::max(most, (*ends)[rank] + own.extra.rank_after_s[rank]);
   }
-  const bool shards = TraitsOf(point.data_parallel).shards_step;
-  const double step =
-      OptimizerSeconds(group, stages, facts,
-                       shards ? static_cast<double>(group.dp) * group.cp : 1);
-  return std::max(closed_s, extra.before_s + most + step);
-}
-
-std::shared_ptr<const StageMemory> PlanBounds::MemoryOf(
-    const TrainingSpec& training, const std::vector<StageBlock>& blocks) {
-  std::string key = absl::StrCat(training.tp, " ", training.cp, " ",
-                                 training.ep, " ", training.dp, " ",
-                                 training.zero, " ", training.microbatch_size,
-                                 " ", static_cast<int>(training.recompute));
-  for (const StageBlock& block : blocks) {
-    absl::StrAppend(&key, "|", static_cast<int>(block.kind), " ", block.count,
-                    " ", block.part, " ",
-                    space_->model()->frozen_layers > 0 ? block.first_layer : 0);
-  }
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = memories_.find(key);
-    if (found != memories_.end()) return found->second;
-  }
-  auto made = std::make_shared<const StageMemory>(
-      BuildStageMemory(*space_->model(), training, blocks, 0));
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return memories_.try_emplace(key, std::move(made)).first->second;
-}
-
-double PlanBounds::MemoryBytes(const PlanPoint& point) {
-  const PlanGroup& group = point.group;
-  const RunConfig& base = space_->request().base;
-  if (space_->model() == nullptr ||
-      base.strategy.optimizer_placement.value_or(OptimizerPlacement::kGpu) !=
-          OptimizerPlacement::kGpu ||
-      !base.strategy.recompute_chunks.empty()) {
-    return 0;
-  }
-  const std::shared_ptr<const StageLayout> layout = LayoutOf(group);
-  const ScheduleFacts& facts = FactsOf(group);
-  if (layout->stages.empty() || facts.rank_of_stage.empty()) return 0;
-  TrainingSpec training = space_->TrainingOf(group);
-  training.zero = TraitsOf(point.data_parallel).zero_stage();
-  // What is sharded layer by layer is known once the run is prepared.
-  if (MayGoByLayer(point)) return 0;
-  const int64_t frozen_layers = space_->model()->frozen_layers;
-  std::vector<double> fixed(group.pp, 0.0);
-  std::vector<std::shared_ptr<const StageMemory>> stages;
-  stages.reserve(layout->stages.size());
-  for (size_t stage = 0; stage < layout->stages.size(); ++stage) {
-    // Most stages are as the one before.
-    const bool as_before =
-        stage > 0 && frozen_layers == 0 &&
-        AreAlike(layout->stages[stage - 1], layout->stages[stage]);
-    stages.push_back(as_before ? stages.back()
-                               : MemoryOf(training, layout->stages[stage]));
-    const double bytes = static_cast<double>(stages.back()->fixed.total()) -
-                         static_cast<double>(stages.back()->tied_table.total());
-    const int rank = facts.rank_of_stage[stage];
-    fixed[rank] += bytes;
-    if (facts.directions == 2) fixed[group.pp - 1 - rank] += bytes;
-  }
-  const bool stays = point.offload == OffloadMode::kNone;
-  const std::shared_ptr<const Order> order = OrderOf(group);
-  const bool counts = stays && order->schedule != nullptr &&
-                      !order->schedule->Has(PassKind::kRecompute);
-  double most = 0;
-  for (int rank = 0; rank < group.pp; ++rank) {
-    double live = 0;
-    if (counts) {
-      for (const Held& held : order->held[rank]) {
-        double bytes = 0;
-        for (size_t lane = 0; lane < held.kept.size(); ++lane) {
-          const int vpp = group.vpp;
-          const int stage = order->schedule->placement.StageOf(
-              rank, static_cast<int>(lane) % vpp, static_cast<int>(lane) / vpp);
-          bytes += held.kept[lane] * static_cast<double>(stages[stage]->kept) +
-                   held.weight[lane] *
-                       static_cast<double>(stages[stage]->weight_part);
-        }
-        live = std::max(live, bytes);
-      }
-    }
-    most = std::max(most, fixed[rank] + live);
-  }
-  return most + base.strategy.memory_context_bytes.value_or(
-                    space_->probe().memory
-                        ? static_cast<double>(
-                              space_->probe().memory->memory->ranks[0].context)
-                        : 0);
+  return std::max(closed_s, own.extra.before_s + most + own.step_s);
 }
 
 }  // namespace pipewright

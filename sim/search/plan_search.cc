@@ -1,10 +1,14 @@
 #include "sim/search/plan_search.h"
 
 #include <atomic>
+#include <cmath>
 #include <functional>
+#include <iterator>
+#include <optional>
 #include <thread>
 #include <utility>
 
+#include "sim/config/least_bytes.h"
 #include "sim/report/peak_memory.h"
 #include "sim/run/simulated_run.h"
 
@@ -13,6 +17,8 @@ namespace {
 
 constexpr size_t kBatch = 32;        // points that are worked on together
 constexpr size_t kGroupBatch = 256;  // groups
+constexpr size_t kGroupsBeforeCopies = 4096;
+constexpr int64_t kOrders = 64;  // of the points of a group, at most
 
 // Calls work(0) to work(count - 1) on some threads.
 void InThreads(int workers, size_t count,
@@ -58,19 +64,35 @@ void PlanSearch::MakeGroups() {
 }
 
 void PlanSearch::Explore() {
+  constexpr double kNone = std::numeric_limits<double>::infinity();
   while (true) {
-    const double group_score = next_group_ < groups_.size()
-                                   ? groups_[next_group_].score
-                                   : std::numeric_limits<double>::infinity();
-    const double point_score = points_.empty()
-                                   ? std::numeric_limits<double>::infinity()
-                                   : points_.top().score;
-    if (std::isinf(group_score) && std::isinf(point_score)) return;
-    if (IsOut(std::min(group_score, point_score))) return;
-    if (group_score <= point_score) {
+    const double group_score =
+        next_group_ < groups_.size() ? groups_[next_group_].score : kNone;
+    const double point_score = points_.empty() ? kNone : points_.top().score;
+    const double copies_score = copies_.empty() ? kNone : copies_.top().score;
+    const double score = std::min(group_score, point_score);
+    const bool goes_on = std::isfinite(score) && !IsOut(score);
+    // Where little fits without copies, some with them are tried meanwhile.
+    const bool waits = best_.size() < kExact && opened_ < kGroupsBeforeCopies;
+    const bool copies = std::isfinite(copies_score) && !IsOut(copies_score) &&
+                        (!goes_on || (!waits && copies_score < score));
+    const auto look = [&](std::priority_queue<OpenPoint>* points,
+                          double until) {
+      if (!points->top().is_refined()) {
+        Refine(points, until);
+      } else {
+        TryPoints(points, until);
+      }
+    };
+    if (copies) {
+      opened_ = 0;
+      look(&copies_, kNone);
+    } else if (!goes_on) {
+      return;
+    } else if (group_score <= point_score) {
       OpenGroups(point_score);
     } else {
-      TryPoints(group_score);
+      look(&points_, group_score);
     }
   }
 }
@@ -81,50 +103,35 @@ void PlanSearch::OpenGroups(double until) {
          groups_[next_group_].score <= until) {
     batch.push_back(&groups_[next_group_++]);
   }
-  struct Bounded {
-    PlanPoint point;
-    double score = 0;
-    double bytes = 0;
-  };
-  std::vector<std::vector<Bounded>> bounded(batch.size());
+  opened_ += batch.size();
+  std::vector<std::vector<OpenPoint>> opened(batch.size());
   InThreads(options_.workers, batch.size(), [&](size_t index) {
-    std::vector<Bounded>& points = bounded[index];
-    for (const PlanPoint& point : space_.PointsOf(batch[index]->group)) {
-      Bounded& own = points.emplace_back();
-      own.point = point;
-      // Points of a sharding stand together. Offload, whatever its mode, makes
-      // one difference to the bound on memory and none to that on time.
-      const Bounded* const before =
-          points.size() > 1 && points[points.size() - 2].point.data_parallel ==
-                                   point.data_parallel
-              ? &points[points.size() - 2]
-              : nullptr;
-      const bool copies = point.offload != OffloadMode::kNone;
-      own.bytes = before != nullptr && copies == (before->point.offload !=
-                                                  OffloadMode::kNone)
-                      ? before->bytes
-                      : bounds_.MemoryBytes(point);
-      const bool fits = own.bytes <= bounds_.memory_limit();
-      if (before != nullptr &&
-          fits == (before->bytes <= bounds_.memory_limit())) {
-        own.score = before->score;
-        continue;
+    const OpenGroup& group = *batch[index];
+    int64_t order = group.order * kOrders;
+    std::optional<OpenPoint> copies;
+    double score = 0;
+    const DataParallel* sharding = nullptr;
+    const std::vector<PlanPoint> points = space_.PointsOf(group.group);
+    for (const PlanPoint& point : points) {
+      // Copies take nothing off the bound on time.
+      if (sharding == nullptr || *sharding != point.data_parallel) {
+        sharding = &point.data_parallel;
+        score = std::max(group.score,
+                         options_.bound_factor *
+                             ScoreOf(point.group, bounds_.StepSeconds(point)));
       }
-      own.score = options_.bound_factor *
-                  ScoreOf(point.group, fits ? bounds_.ReplaySeconds(point)
-                                            : bounds_.StepSeconds(point));
-    }
-  });
-  for (size_t index = 0; index < batch.size(); ++index) {
-    int64_t order = batch[index]->order * 64;
-    for (const Bounded& each : bounded[index]) {
-      if (each.bytes > bounds_.memory_limit()) {
-        KeepOut(each.point, each.bytes, each.score);
-      } else {
-        points_.push(
-            {std::max(each.score, batch[index]->score), order, each.point});
+      if (point.offload == OffloadMode::kNone) {
+        opened[index].push_back({score, order, point});
+      } else if (!copies || score < copies->score) {
+        copies = {score, order, point, OpenPoint::Known::kGroup};
       }
       ++order;
+    }
+    if (copies) opened[index].push_back(*copies);
+  });
+  for (const std::vector<OpenPoint>& points : opened) {
+    for (const OpenPoint& point : points) {
+      (point.known == OpenPoint::Known::kGroup ? copies_ : points_).push(point);
     }
   }
 }
@@ -141,32 +148,86 @@ void PlanSearch::KeepOut(const PlanPoint& point, double bytes, double score) {
   }
 }
 
-void PlanSearch::TryPoints(double until) {
-  std::vector<OpenPoint> batch;
-  std::vector<OpenPoint> later;
-  std::set<int64_t> tried_now;
-  while (!points_.empty() && batch.size() < kBatch &&
-         points_.top().score <= until && !IsOut(points_.top().score)) {
-    const OpenPoint top = points_.top();
-    points_.pop();
-    // Copies take time and never give any: an order runs no faster with them.
-    if (top.point.offload != OffloadMode::kNone &&
-        fitting_.count(top.order - OffloadIndex(top.point)) > 0) {
-      ++outcome_.counts.dominated;
-      continue;
-    }
-    // Let it be seen first whether the run fits without copies.
-    if (top.point.offload != OffloadMode::kNone &&
-        tried_now.count(top.order - OffloadIndex(top.point)) > 0) {
-      later.push_back(top);
-      continue;
-    }
-    if (top.point.offload == OffloadMode::kNone) {
-      tried_now.insert(top.order - OffloadIndex(top.point));
-    }
-    batch.push_back(top);
+// Copies take time and never give any: an order runs no faster with them.
+bool PlanSearch::IsDominated(const PlanPoint& point, int64_t order) {
+  if (point.offload == OffloadMode::kNone ||
+      fitting_.count(order - OffloadIndex(point)) == 0) {
+    return false;
   }
-  for (const OpenPoint& open : later) points_.push(open);
+  ++outcome_.counts.dominated;
+  return true;
+}
+
+std::vector<PlanSearch::Refined> PlanSearch::RefinedOf(const OpenPoint& open,
+                                                       double most_s) {
+  std::vector<Refined> all;
+  if (open.known == OpenPoint::Known::kGroup) {
+    int64_t order = open.order / kOrders * kOrders;
+    std::vector<PlanPoint> points;
+    for (const PlanPoint& point : space_.PointsOf(open.point.group)) {
+      if (point.offload != OffloadMode::kNone) {
+        points.push_back(point);
+        all.push_back({{open.score, order, point}});
+      }
+      ++order;
+    }
+    const std::vector<double> bytes =
+        bounds_.MemoryWithCopies(points, most_s, &context_);
+    for (size_t index = 0; index < all.size(); ++index) {
+      all[index].bytes = bytes[index];
+    }
+  } else {
+    all.push_back({open, bounds_.MemoryBytes(open.point)});
+  }
+  for (Refined& each : all) {
+    OpenPoint& own = each.open;
+    own.known = OpenPoint::Known::kReplayed;
+    if (each.bytes > bounds_.memory_limit()) continue;
+    own.score = std::max(
+        own.score,
+        options_.bound_factor *
+            ScoreOf(own.point.group, bounds_.ReplaySeconds(own.point)));
+  }
+  return all;
+}
+
+// What does not fit leaves, and orders are replayed. Copies have to take away
+// enough in the time that a step may have.
+void PlanSearch::Refine(std::priority_queue<OpenPoint>* points, double until) {
+  std::vector<OpenPoint> batch;
+  while (!points->empty() && batch.size() < kGroupBatch) {
+    const OpenPoint& top = points->top();
+    if (top.is_refined() || top.score > until || IsOut(top.score)) break;
+    batch.push_back(top);
+    points->pop();
+  }
+  double most = Threshold();
+  if (options_.confirm) most = std::max(most, first_ * kMostWidened);
+  std::vector<std::vector<Refined>> refined(batch.size());
+  InThreads(options_.workers, batch.size(), [&](size_t index) {
+    refined[index] =
+        RefinedOf(batch[index], most / ScoreOf(batch[index].point.group, 1));
+  });
+  for (const std::vector<Refined>& each : refined) {
+    for (const Refined& own : each) {
+      if (own.bytes > bounds_.memory_limit()) {
+        KeepOut(own.open.point, own.bytes, own.open.score);
+      } else {
+        points->push(own.open);
+      }
+    }
+  }
+}
+
+void PlanSearch::TryPoints(std::priority_queue<OpenPoint>* points,
+                           double until) {
+  std::vector<OpenPoint> batch;
+  while (!points->empty() && batch.size() < kBatch) {
+    const OpenPoint& top = points->top();
+    if (!top.is_refined() || top.score > until || IsOut(top.score)) break;
+    if (!IsDominated(top.point, top.order)) batch.push_back(top);
+    points->pop();
+  }
   std::vector<Tried> tried(batch.size());
   InThreads(options_.workers, batch.size(),
             [&](size_t index) { Try(batch[index], &tried[index]); });
@@ -175,7 +236,34 @@ void PlanSearch::TryPoints(double until) {
   }
 }
 
+// A plan of copies takes longer than all else that a run needs. Before it is
+// made, the same run without copies, which is no slower, bounds the time, and
+// what lanes can take at all bounds the memory.
+void PlanSearch::TryWithoutCopies(const PlanPoint& point, Tried* tried) {
+  tried->without_s = 0;
+  PlanPoint without = point;
+  without.offload = OffloadMode::kNone;
+  absl::StatusOr<PreparedRun> prepared =
+      Prepare(space_.ConfigOf(without), &context_);
+  // The run itself will say why.
+  if (!prepared.ok()) return;
+  const absl::StatusOr<double> least =
+      LeastBytesWithCopies(*prepared, point.offload);
+  if (least.ok()) {
+    tried->bytes = *least;
+    tried->fits = *least * (1 - kBoundRounding) <= bounds_.memory_limit();
+  }
+  if (!tried->fits) return;
+  const absl::StatusOr<SimulatedRun> run = Simulate(*std::move(prepared));
+  if (run.ok()) tried->without_s = run->report.iteration_s;
+}
+
 void PlanSearch::Try(const OpenPoint& open, Tried* tried) {
+  if (open.point.offload != OffloadMode::kNone &&
+      open.known != OpenPoint::Known::kRunWithout) {
+    TryWithoutCopies(open.point, tried);
+    return;
+  }
   absl::StatusOr<PreparedRun> prepared =
       Prepare(space_.ConfigOf(open.point), &context_);
   tried->status = prepared.status();
@@ -220,18 +308,24 @@ void PlanSearch::Take(const OpenPoint& open, Tried tried) {
     KeepOut(open.point, tried.bytes, open.score);
     return;
   }
+  if (tried.without_s >= 0) {
+    OpenPoint timed = open;
+    timed.known = OpenPoint::Known::kRunWithout;
+    timed.score =
+        std::max(open.score, options_.bound_factor *
+                                 ScoreOf(open.point.group, tried.without_s));
+    copies_.push(timed);
+    return;
+  }
   ++outcome_.counts.simulated;
   if (open.point.offload == OffloadMode::kNone) {
     fitting_.insert(open.order - OffloadIndex(open.point));
   }
   results_.push_back(std::move(tried.result));
   const double score = results_.back().score;
-  if (score < first_) {
-    second_ = first_;
-    first_ = score;
-  } else {
-    second_ = std::min(second_, score);
-  }
+  first_ = std::min(first_, score);
+  best_.insert(score);
+  if (best_.size() > kExact) best_.erase(std::prev(best_.end()));
 }
 
 }  // namespace pipewright

@@ -1,5 +1,6 @@
 // A file as a stream, gzip or not: traces come as .json and as .json.gz. The type
-// is detected from the first bytes, not from the name.
+// is detected from the first bytes, not from the name. A byte order mark in front
+// of the text is left out.
 #pragma once
 
 #include <cstdint>

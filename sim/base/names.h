@@ -9,8 +9,10 @@
 
 namespace pipewright {
 
-// The member of `known` with the smallest edit distance to `name` (ties: the
-// first), or "" when none is closer than half of its length.
+// The member of `known` that `name` was probably meant to be, or "": what others
+// call by that name ("gbs"), the same in another case, one that has it as a word
+// ("h100"), one that differs by a letter, a word of it; else the one with the
+// smallest edit distance (ties: the first) of at most half of the length.
 std::string NearestName(absl::string_view name,
                         const std::vector<std::string>& known);
 

@@ -12,7 +12,7 @@
 namespace pipewright {
 
 enum class Unit {
-  kTime,       // seconds: ns us ms s min h d
+  kTime,       // seconds: ns us (or µs) ms s min h d
   kBytes,      // B KB MB GB TB KiB MiB GiB TiB
   kBandwidth,  // bytes per second: KBps..TBps, MiBps GiBps, Mbps Gbps Tbps
   kNone,       // a bare number

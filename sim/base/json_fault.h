@@ -1,4 +1,5 @@
-// What is wrong with a text that does not parse as JSON, and on which line.
+// What is wrong with a text that does not parse as JSON, and on which line; in
+// json.cc, which sees nlohmann for all.
 #pragma once
 
 #include <string>

@@ -236,6 +236,9 @@ TrainingSpec PlanSpace::TrainingOf(const PlanGroup& group) const {
     training.sharded.shard_group = group.dp;
   }
   training.microbatch_size = group.microbatch_size;
+  if (given.execution.expert_load) {
+    training.execution.expert_load = *given.execution.expert_load;
+  }
   // The probe has one microbatch, beside which nothing else runs.
   const bool alternates = group.microbatches > 1;
   training.execution.overlap_experts =

@@ -125,6 +125,8 @@ RunConfig ProbeOf(const PlanRequest& request) {
   config.strategy.vpp = 1;
   // It divides every tp there is.
   config.strategy.tp = config.strategy.execution.etp;
+  // One device alone has all experts.
+  config.strategy.execution.expert_load.reset();
   config.strategy.microbatches = 1;
   config.strategy.layers.clear();
   config.strategy.layout.reset();

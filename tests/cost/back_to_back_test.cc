@@ -59,6 +59,18 @@ TEST_CASE("cost: chains are held against their passes", "[cost]") {
         Approx(3.3 / 3));
   CHECK(BackToBackOf(both, Entry(ProfilePass::kForward, 1, 2), false).split ==
         Approx(6.3 / 6));
+  // Of two as near the one of the same tensor parallelism.
+  Profile cut = profile;
+  for (const PassEntry& pass : profile.passes) {
+    cut.passes.push_back(pass);
+    cut.passes.back().tp = 2;
+  }
+  cut.splits.insert(cut.splits.begin(), Chains(12, 10, 2, false));
+  cut.splits.front().tp = 2;
+  PassEntry half = Entry(ProfilePass::kForward, 1, 2);
+  CHECK(BackToBackOf(cut, half, false).split == Approx(6.3 / 6));
+  half.tp = 2;
+  CHECK(BackToBackOf(cut, half, false).split == Approx(12.0 / 6));
   // Of another type or with a pass that is not there: nothing is known.
   PassEntry other = Entry(ProfilePass::kForward, 1, 2);
   other.type = "bf16";

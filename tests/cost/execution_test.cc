@@ -370,6 +370,15 @@ TEST_CASE("execution: exchanges beside other passes and products", "[cost]") {
   training.execution.overlap_experts = true;
   // 16 of 132 multiprocessors are missed while it runs.
   CHECK(forward_s() == Approx(before_s - exchange_s + exchange_s * 16.0 / 132));
+  // Longer than a forward: it hides behind B and W, which take longer.
+  const double computed_s = before_s - exchange_s;
+  training.execution.overlap_experts = false;
+  options.network.nvlink_bytes_per_s *= exchange_s / (1.4 * computed_s);
+  const double longer_s = forward_s() - computed_s;
+  REQUIRE(longer_s > 1.2 * computed_s);
+  training.execution.overlap_experts = true;
+  CHECK(forward_s() == Approx(computed_s + longer_s * 16.0 / 132));
+  options.network = {8, 450e9, 50e9};
 
   training = Training();
   training.sequence = 4096;

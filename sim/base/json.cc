@@ -45,7 +45,8 @@ size_t Utf8Length(absl::string_view text, size_t* bad) {
 
 // Nothing that JSON escapes, and no UTF-8 of several bytes.
 bool IsPlain(char letter) {
-  return letter >= 0x20 && letter != '"' && letter != '\\';
+  // Where char has no sign these bytes are large.
+  return static_cast<signed char>(letter) >= 0x20 && letter != '"' && letter != '\\';
 }
 
 void AppendEscaped(char letter, std::string* out) {

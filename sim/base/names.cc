@@ -71,7 +71,12 @@ absl::string_view OurWord(absl::string_view word) {
       {"context-parallel-size", "cp"},
       {"expert-parallel", "ep"},
       {"expert-model-parallel-size", "ep"},
-      {"data-parallel-size", "dp"}};
+      {"data-parallel-size", "dp"},
+      {"tensor-parallel-size", "tp"},
+      {"pipeline-parallel-size", "pp"},
+      {"expert-parallel-size", "ep"},
+      {"num-micro-batches", "microbatches"},
+      {"gradient-accumulation", "microbatches"}};
   for (const auto& [other, ours] : kWords) {
     if (word == other) return ours;
   }

@@ -41,7 +41,8 @@ std::string DigitsOf(absl::string_view text) {
   const size_t end =
       std::min(text.find_first_not_of("0123456789"), text.size());
   int64_t number = 0;
-  if (!absl::SimpleAtoi(text.substr(0, end), &number) || number > kMostDigits) {
+  if (!absl::SimpleAtoi(text.substr(0, end), &number) || number < 1 ||
+      number > kMostDigits) {
     return "";
   }
   const std::string unit =

@@ -96,9 +96,16 @@ class Filler {
                      absl::string_view allowed) const {
     return BadValue(Where(node.line).Field(path), node.Describe(), allowed);
   }
-  absl::Status NoNumber(const ConfigNode& node, absl::string_view path,
+  // 8k of an integer is named in digits.
+  absl::Status NoNumber(const FieldDescriptor* field, const ConfigNode& node,
+                        absl::string_view path,
                         absl::string_view allowed) const {
-    return WithDigits(node.text, Wrong(node, path, allowed));
+    const auto type = field->cpp_type();
+    const absl::Status wrong = Wrong(node, path, allowed);
+    return type == FieldDescriptor::CPPTYPE_INT32 ||
+                   type == FieldDescriptor::CPPTYPE_INT64
+               ? WithDigits(node.text, wrong)
+               : wrong;
   }
 
   // `suffix`: "_ms", where the key carries a unit.
@@ -234,7 +241,7 @@ class Filler {
           : reflection->SetString(message, field, text);
       return absl::OkStatus();
     }
-    if (node.quoted) return NoNumber(node, path, allowed);
+    if (node.quoted) return NoNumber(field, node, path, allowed);
     switch (field->cpp_type()) {
       case FieldDescriptor::CPPTYPE_INT32: {
         int32_t value = 0;
@@ -268,7 +275,7 @@ class Filler {
       default:
         PW_CHECK(false);
     }
-    return NoNumber(node, path, allowed);
+    return NoNumber(field, node, path, allowed);
   }
 
   std::string source_;

@@ -49,7 +49,9 @@ absl::Status CheckNotAsked(const RunConfig& config) {
   if (!strategy.offload_chunks.empty()) {
     return missing("strategy.offload_chunks");
   }
-  if (strategy.offload_fraction) return missing("strategy.offload_fraction");
+  if (strategy.offload_fraction.value_or(0) > 0) {
+    return missing("strategy.offload_fraction");
+  }
   return absl::OkStatus();
 }
 

@@ -268,8 +268,13 @@ Json ReportTree(const Report& report) {
   if (report.dp_classes) out["dp_classes"] = ClassesToJson(*report.dp_classes);
   if (report.memory) {
     Json peaks = Json::array();
+    const bool of_classes =
+        report.dp_classes &&
+        !report.dp_classes->classes[0].peak_memory_bytes.empty();
     for (const double peak : PeakMemoryOf(report)) {
-      peaks.push_back(static_cast<int64_t>(peak));
+      // Classes have printed theirs as a double from the beginning.
+      peaks.push_back(of_classes ? Json(peak)
+                                 : Json(static_cast<int64_t>(peak)));
     }
     out["peak_memory_bytes"] = std::move(peaks);
     Json on_host = Json::array();

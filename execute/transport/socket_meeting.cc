@@ -322,7 +322,8 @@ class SocketMeeting {
           [&](const Greeting& each) { return each.process == process; });
       const JobPlace place = ReadJobPlace(PathOf(process));
       if (found != greetings_.end()) {
-        if (found->place == place) continue;
+        // Who has removed its file may still have something to say.
+        if (place.number.empty() || found->place == place) continue;
         greetings_.erase(found);
       }
       if (place.number.empty()) continue;

@@ -7,8 +7,7 @@ Each run starts four processes of `execute --bootstrap`, one of them sometimes
 late, and sends one of them SIGTERM, SIGKILL or SIGHUP: before, while or after
 they meet, or in the run. The others have to end within two seconds of it and
 name it. Counted apart are runs whose victim had no connection with another when
-it was ended: the others cannot know of it, wait for --timeout and name it. So
-are those that come when the others have left: they wait for process 0.
+it was ended: the others cannot know of it, wait for --timeout and name it.
 """
 import collections
 import os
@@ -86,22 +85,17 @@ def run(binary, chance):
         if late is not None:
             jobs[late] = start(binary, folder, late, 1000)
         took_s = 0
-        too_late = False
         wrong = []
         while jobs:
             for rank, job in list(jobs.items()):
                 if job.poll() is None:
                     continue
-                del jobs[rank]
-                with open(f'{folder}/out{rank}') as out:
-                    text = out.read()
-                if (rank == late and job.returncode == 1 and
-                        'process 0 of 4 has not come' in text):
-                    too_late = True
-                    continue
                 took_s = time.monotonic() - lost_s
+                del jobs[rank]
                 if rank == victim:
                     continue
+                with open(f'{folder}/out{rank}') as out:
+                    text = out.read()
                 if job.returncode != 1 or (
                         f'process {victim}' not in text and
                         f'rank {victim}: ' not in text):
@@ -111,7 +105,7 @@ def run(binary, chance):
                 f'{late}, known {known}: {took_s:.2f} s')
         if known and took_s > LIMIT_S:
             wrong.append('took too long')
-        return known, too_late, took_s, what, wrong
+        return known, took_s, what, wrong
 
 
 def main():
@@ -122,17 +116,15 @@ def main():
     longest_s = 0
     for number in range(runs):
         chance = random.Random(f'{seed}.{number}')
-        known, too_late, took_s, what, wrong = run(binary, chance)
+        known, took_s, what, wrong = run(binary, chance)
         counts['known' if known else 'not known'] += 1
-        counts['too late'] += known and too_late
         if known:
             longest_s = max(longest_s, took_s)
         if wrong:
             counts['wrong'] += 1
             print(f'run {number}: {what}', *wrong, sep='\n  ', flush=True)
     print(f'{runs} runs: {counts["known"]} with a victim that was known, the '
-          f'longest {longest_s:.2f} s, {counts["too late"]} with one that came when '
-          f'all had left; {counts["not known"]} before; '
+          f'longest {longest_s:.2f} s; {counts["not known"]} before; '
           f'{counts["wrong"]} wrong')
     return 1 if counts['wrong'] else 0
 

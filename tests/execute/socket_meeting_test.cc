@@ -122,12 +122,15 @@ TEST_CASE("meeting: a process of its own", "[.]") {
   const char* const process = ::getenv("MEETING_PROCESS");
   const char* const processes = ::getenv("MEETING_PROCESSES");
   if (path == nullptr || process == nullptr || processes == nullptr) return;
-  CreateSocketJob({.path = path,
-                   .process = ::atoi(process),
-                   .processes = ::atoi(processes),
-                   .timeout_s = kTimeout_s})
-      .status()
-      .IgnoreError();
+  const auto job = CreateSocketJob({.path = path,
+                                    .process = ::atoi(process),
+                                    .processes = ::atoi(processes),
+                                    .timeout_s = kTimeout_s});
+  // It stays until it is told to go.
+  ProcessGroup::Incoming incoming;
+  while (job.ok() && (*job)->Receive(ProcessGroup::kPulse, 1, &incoming) !=
+                         Received::kEnded) {
+  }
 }
 
 // A connection of somebody who does not belong to the job.

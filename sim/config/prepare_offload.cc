@@ -14,7 +14,7 @@
 #include "sim/config/run_config_fields.h"
 #include "sim/memory/schedule_memory.h"
 #include "sim/offload/copy_turns.h"
-#include "sim/offload/most_away.h"
+#include "sim/offload/least_levels.h"
 #include "sim/program/network_time.h"
 #include "sim/schedule/registry.h"
 #include "sim/topology/node_params.h"
@@ -260,6 +260,15 @@ OffloadCosts CostsOf(const PreparedRun& run, const Program& program,
   return costs;
 }
 
+OffloadChoice ChoiceOf(const StrategyChoice& strategy, OffloadMode mode) {
+  OffloadChoice choice;
+  choice.chunks = strategy.offload_chunks;
+  choice.fraction = strategy.offload_fraction.value_or(1);
+  choice.half = mode == OffloadMode::kSelective && choice.chunks.empty() &&
+                !strategy.offload_fraction;
+  return choice;
+}
+
 // What a plan of copies is made of.
 struct CopyTask {
   Program program;
@@ -291,10 +300,7 @@ absl::StatusOr<CopyTask> TaskOf(const RunConfig& config, OffloadMode mode,
     }
     task.costs.moved = std::move(bytes.moved);
   }
-  task.choice.chunks = strategy.offload_chunks;
-  task.choice.fraction = strategy.offload_fraction.value_or(1);
-  task.choice.half = mode == OffloadMode::kSelective &&
-                     task.choice.chunks.empty() && !strategy.offload_fraction;
+  task.choice = ChoiceOf(strategy, mode);
   return task;
 }
 
@@ -400,30 +406,35 @@ absl::Status PrepareOffload(const RunConfig& config, const RunSizes& sizes,
   return absl::OkStatus();
 }
 
-absl::StatusOr<double> LeastBytesWithCopies(PreparedRun run, OffloadMode mode) {
-  if (!run.prepared_model || !run.memory || run.offload) return 0;
-  PW_ASSIGN_OR_RETURN(const bool known, TakeCopyTimes(run.config, &run));
-  if (!known) return 0;
-  PreparedOffload offload;
-  PW_ASSIGN_OR_RETURN(
-      const CopyTask task,
-      TaskOf(run.config, mode, run.lower.replicas, &run, &offload));
-  const std::vector<RankMemory>& ranks = run.memory->memory->ranks;
-  std::vector<int64_t> positions;
-  for (const RankMemory& rank : ranks) positions.push_back(rank.pass_index);
-  PW_ASSIGN_OR_RETURN(const std::vector<double> away,
-                      MostAway(*run.schedule.lowered, task.program, task.choice,
-                               task.costs, positions));
-  double most = 0;
-  for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    const auto peak = static_cast<double>(ranks[rank].peak());
-    if (peak <= 0) continue;
-    // What the allocator holds besides is a share of the peak.
-    const double share = 1 + ranks[rank].fragmentation / peak;
-    most = std::max(most, (peak - std::min(away[rank], peak)) * share +
-                              static_cast<double>(ranks[rank].context));
+absl::StatusOr<std::vector<double>> LeastLiveBytes(PreparedRun run,
+                                                   OffloadMode mode,
+                                                   double copied_per_s) {
+  const Schedule& schedule = *run.schedule.lowered;
+  if (!run.prepared_model || !run.memory || run.offload ||
+      schedule.slices > 1) {
+    return std::vector<double>(schedule.pp(), 0.0);
   }
-  return most;
+  PW_ASSIGN_OR_RETURN(
+      const Program program,
+      Lower(run.schedule.lowered, PassesAlone(run, run.lower.replicas)));
+  ActivationBytes bytes = BytesOfActivations(*run.prepared_model, schedule);
+  OffloadCosts costs;
+  for (const double moved : bytes.moved) {
+    costs.out_s.push_back(moved / copied_per_s);
+  }
+  costs.in_s = costs.out_s;
+  costs.weight = std::move(bytes.kept);
+  costs.moved = std::move(bytes.moved);
+  costs.held_until_weight = run.costs.passes.held_until_weight;
+  costs.until_weight = std::move(bytes.until_weight);
+  std::vector<KnownLevel> peaks;
+  for (const RankMemory& rank : run.memory->memory->ranks) {
+    peaks.push_back(
+        {rank.pass_index, static_cast<double>(rank.peak()) -
+                              static_cast<double>(rank.fixed.total())});
+  }
+  return LeastLevels(schedule, program, ChoiceOf(run.config.strategy, mode),
+                     costs, peaks);
 }
 
 double MostCopiedPerSecond(PreparedRun run) {

@@ -85,6 +85,9 @@ class PlanBounds {
   // taken away by then and can bring back. `context` prepares runs.
   std::vector<double> MemoryWithCopies(const std::vector<PlanPoint>& points,
                                        double most_s, RunContext* context);
+  // The same by the times and copies that a plan would have, which takes a
+  // thousand times as long.
+  double PlannedBytes(const PlanPoint& point, RunContext* context);
   // Of a device; infinite where no limit is known.
   double memory_limit() const { return memory_limit_; }
 
@@ -132,6 +135,8 @@ class PlanBounds {
     double copied_per_s = std::numeric_limits<double>::infinity();
   };
   const Links& LinksOf(const PlanGroup& group, RunContext* context);
+  // What tells a group from others.
+  static std::vector<int> KeyOf(const PlanGroup& group);
   double LiveBytes(
       const Order& order, int rank,
       const std::vector<std::shared_ptr<const StageMemory>>& stages,
@@ -214,7 +219,10 @@ class PlanBounds {
   absl::flat_hash_map<std::vector<double>, std::shared_ptr<const StageMemory>>
       memories_;
   absl::flat_hash_map<std::vector<int>, std::unique_ptr<const Links>> links_;
-  // Of the group asked for last by each key: its replay.
+  // By KeyOf and what else it follows from.
+  absl::flat_hash_map<std::vector<int>,
+                      std::shared_ptr<const std::vector<double>>>
+      planned_;
   absl::flat_hash_map<std::vector<int>,
                       std::shared_ptr<const std::vector<double>>>
       replays_;

@@ -154,23 +154,23 @@ std::vector<double> PlanBounds::MemoryWithCopies(
   const std::shared_ptr<const Order> order = OrderOf(group);
   const ScheduleFacts& facts = FactsOf(group);
   Copies copies;
-  if (std::isfinite(most_s) && synchronised_ && facts.flushes) {
-    copies.passes = Stages(group);
-  }
-  const auto look = [&](double within_s) {
-    copies.most_s = within_s;
-    bool fits = false;
+  if (synchronised_ && facts.flushes) copies.passes = Stages(group);
+  const bool counts = order->schedule != nullptr && !order->recomputes;
+  const auto is_half = [&](const PlanPoint& point) {
+    return point.offload == OffloadMode::kSelective &&
+           base.strategy.offload_chunks.empty() &&
+           !base.strategy.offload_fraction;
+  };
+  // `live_of(point)` is [rank] besides what is there all the time. Copies of
+  // half take away no more than those of all, which come last.
+  const auto look = [&](const auto& live_of) {
     std::vector<double> live[2];
-    for (size_t index = 0; index < points.size(); ++index) {
-      copies.half = points[index].offload == OffloadMode::kSelective &&
-                    base.strategy.offload_chunks.empty() &&
-                    !base.strategy.offload_fraction;
-      std::vector<double>& known = live[copies.half ? 1 : 0];
-      for (int rank = std::ssize(known); rank < group.pp; ++rank) {
-        known.push_back(
-            LiveBytes(*order, rank, memories[index]->stages, &copies));
-      }
-      bytes[index] = 0;
+    bool fits = false;
+    for (size_t index = points.size(); index-- > 0;) {
+      const PlanPoint& point = points[index];
+      if (bytes[index] > memory_limit_) continue;
+      std::vector<double>& known = live[is_half(point) ? 1 : 0];
+      if (known.empty()) known = live_of(point);
       for (int rank = 0; rank < group.pp; ++rank) {
         bytes[index] =
             std::max(bytes[index], memories[index]->fixed[rank] + known[rank]);
@@ -179,28 +179,66 @@ std::vector<double> PlanBounds::MemoryWithCopies(
     }
     return fits;
   };
-  if (order->schedule == nullptr || order->recomputes) {
-    for (size_t index = 0; index < points.size(); ++index) {
-      bytes[index] = *std::max_element(memories[index]->fixed.begin(),
-                                       memories[index]->fixed.end());
-    }
-    return bytes;
-  }
-  if (copies.passes.empty()) {
-    look(most_s);
+  const auto within = [&](double within_s) {
+    copies.most_s = within_s;
+    return look([&](const PlanPoint& point) {
+      copies.half = is_half(point);
+      std::vector<double> live(group.pp, 0.0);
+      for (int rank = 0; counts && rank < group.pp; ++rank) {
+        live[rank] = LiveBytes(*order, rank, memories[0]->stages, &copies);
+      }
+      return live;
+    });
+  };
+  if (!counts || copies.passes.empty()) {
+    copies.passes.clear();
+    within(most_s);
     return bytes;
   }
   const Links& links = LinksOf(group, context);
   copies.bytes_per_s = links.copied_per_s;
-  if (look(most_s) && is_exact_) {
-    // A plan knows nothing but passes and hops.
-    const std::vector<double> ends =
-        EndsOf(*order->schedule, copies.passes, 1, links.hop_s, 1);
-    const double end_s =
-        ends.empty() ? most_s : *std::max_element(ends.begin(), ends.end());
-    look(std::min(most_s, kPlanSlack * end_s));
-  }
+  if (!within(most_s) || !is_exact_) return bytes;
+  // A plan knows nothing but passes and hops.
+  const std::vector<double> ends =
+      EndsOf(*order->schedule, copies.passes, 1, links.hop_s, 1);
+  if (ends.empty()) return bytes;
+  const double end_s = *std::max_element(ends.begin(), ends.end());
+  within(std::min(most_s, kPlanSlack * end_s));
   return bytes;
+}
+
+double PlanBounds::PlannedBytes(const PlanPoint& point, RunContext* context) {
+  const PlanGroup& group = point.group;
+  const std::optional<StageMemories> memories = StageMemoriesOf(point);
+  if (!memories) return 0;
+  std::vector<int> key = KeyOf(group);
+  key.push_back(static_cast<int>(point.offload));
+  std::shared_ptr<const std::vector<double>> live;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = planned_.find(key);
+    if (found != planned_.end()) live = found->second;
+  }
+  if (live == nullptr) {
+    PlanPoint without = point;
+    without.offload = OffloadMode::kNone;
+    absl::StatusOr<PreparedRun> run =
+        Prepare(space_->ConfigOf(without), context);
+    absl::StatusOr<std::vector<double>> least;
+    if (run.ok()) {
+      least = LeastLiveBytes(*std::move(run), point.offload,
+                             LinksOf(group, context).copied_per_s);
+    }
+    live = std::make_shared<const std::vector<double>>(
+        least.ok() ? *std::move(least) : std::vector<double>(group.pp, 0.0));
+    const std::lock_guard<std::mutex> lock(mutex_);
+    planned_.try_emplace(std::move(key), live);
+  }
+  double most = 0;
+  for (int rank = 0; rank < group.pp; ++rank) {
+    most = std::max(most, memories->fixed[rank] + (*live)[rank]);
+  }
+  return most;
 }
 
 // Of a rank between passes at its fullest; `copies` may be null.

@@ -161,6 +161,20 @@ double PlanBounds::LeastHop(const PlanGroup& group) const {
   return rate > 0 ? bytes / rate : 0;
 }
 
+std::vector<int> PlanBounds::KeyOf(const PlanGroup& group) {
+  return {group.schedule,
+          group.pp,
+          group.vpp,
+          group.microbatches,
+          group.layout,
+          group.tp,
+          group.cp,
+          group.ep,
+          group.microbatch_size,
+          static_cast<int>(group.recompute),
+          group.dp};
+}
+
 double PlanBounds::ReplaySeconds(const PlanPoint& point) {
   const PlanGroup& group = point.group;
   const ScheduleFacts& facts = FactsOf(group);
@@ -171,19 +185,8 @@ double PlanBounds::ReplaySeconds(const PlanPoint& point) {
   const std::shared_ptr<const Order> order = OrderOf(group);
   if (order->schedule == nullptr) return closed_s;
   // Longer passes are those of a sharding.
-  const std::vector<int> key = {
-      group.schedule,
-      group.pp,
-      group.vpp,
-      group.microbatches,
-      group.layout,
-      group.tp,
-      group.cp,
-      group.ep,
-      group.microbatch_size,
-      static_cast<int>(group.recompute),
-      group.dp,
-      own.is_longer ? static_cast<int>(point.data_parallel) : 0};
+  std::vector<int> key = KeyOf(group);
+  key.push_back(own.is_longer ? static_cast<int>(point.data_parallel) : 0);
   std::shared_ptr<const std::vector<double>> ends;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -196,7 +199,7 @@ double PlanBounds::ReplaySeconds(const PlanPoint& point) {
         EndsOf(*order->schedule, own.stages,
                least_factor_ / std::min(1.0, pair), LeastHop(group), pair));
     const std::lock_guard<std::mutex> lock(mutex_);
-    replays_.try_emplace(key, ends);
+    replays_.try_emplace(std::move(key), ends);
   }
   double most = 0;
   for (size_t rank = 0; rank < ends->size(); ++rank) {

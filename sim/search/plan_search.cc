@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kBatch = 32;        // points that are worked on together
 constexpr size_t kGroupBatch = 256;  // groups
-constexpr size_t kGroupsBeforeCopies = 4096;
+constexpr size_t kGroupsBeforeCopies = 1 << 16;
 constexpr int64_t kOrders = 64;  // of the points of a group, at most
 
 // Calls work(0) to work(count - 1) on some threads.
@@ -237,23 +237,19 @@ void PlanSearch::TryPoints(std::priority_queue<OpenPoint>* points,
 }
 
 // A plan of copies takes longer than all else that a run needs. Before it is
-// made, the same run without copies, which is no slower, bounds the time, and
-// what lanes can take at all bounds the memory.
+// made, what could be away at all bounds the memory, and the same run without
+// copies, which is no slower, the time.
 void PlanSearch::TryWithoutCopies(const PlanPoint& point, Tried* tried) {
   tried->without_s = 0;
+  tried->bytes = bounds_.PlannedBytes(point, &context_);
+  tried->fits = tried->bytes <= bounds_.memory_limit();
+  if (!tried->fits) return;
   PlanPoint without = point;
   without.offload = OffloadMode::kNone;
   absl::StatusOr<PreparedRun> prepared =
       Prepare(space_.ConfigOf(without), &context_);
   // The run itself will say why.
   if (!prepared.ok()) return;
-  const absl::StatusOr<double> least =
-      LeastBytesWithCopies(*prepared, point.offload);
-  if (least.ok()) {
-    tried->bytes = *least;
-    tried->fits = *least * (1 - kBoundRounding) <= bounds_.memory_limit();
-  }
-  if (!tried->fits) return;
   const absl::StatusOr<SimulatedRun> run = Simulate(*std::move(prepared));
   if (run.ok()) tried->without_s = run->report.iteration_s;
 }

@@ -1,8 +1,9 @@
-#include "sim/offload/most_away.h"
+#include "sim/offload/least_levels.h"
 
 #include <algorithm>
-#include <cstddef>
+#include <iterator>
 #include <limits>
+#include <utility>
 
 #include "sim/base/status.h"
 #include "sim/offload/pass_times.h"
@@ -37,10 +38,10 @@ double BusySeconds(std::vector<LaneCopy> copies, double until_s) {
   return busy_s;
 }
 
-double MostAwayOf(const Schedule& schedule, int rank, const PassTimes& times,
-                  const OffloadChoice& choice, const OffloadCosts& costs,
-                  int64_t position) {
-  const RankPlan plan(schedule, rank, times, costs);
+// What can be away while the pass at `position` runs.
+double MostAway(const Schedule& schedule, int rank, const RankPlan& plan,
+                const PassTimes& times, const std::vector<int32_t>& candidates,
+                const OffloadCosts& costs, int64_t position) {
   const double slack_s = kSlackOfPlans * times.end_s.back();
   const double begin_s = times.start_s[position];
   const double end_s = times.end_s[position];
@@ -52,7 +53,7 @@ double MostAwayOf(const Schedule& schedule, int rank, const PassTimes& times,
   double bytes = 0;
   double out_rate = 0;
   double in_rate = 0;
-  for (const int32_t index : plan.Candidates(choice)) {
+  for (const int32_t index : candidates) {
     const PlannedActivation& each = plan.activations()[index];
     if (each.behind > position || each.needed_at <= position) continue;
     const double out_s = std::min(each.out_s, each.out_alone_s);
@@ -61,10 +62,8 @@ double MostAwayOf(const Schedule& schedule, int rank, const PassTimes& times,
         each.needed_s - in_s < end_s - slack_s) {
       continue;
     }
-    const double own =
-        moved[schedule.placement.StageOf(rank, each.forward.chunk(),
-                                         each.forward.direction())] /
-        schedule.slices;
+    const double own = moved[schedule.placement.StageOf(
+        rank, each.forward.chunk(), each.forward.direction())];
     bytes += own;
     out.push_back({each.ready_s, out_s});
     in.push_back({-each.needed_s, in_s});
@@ -82,19 +81,39 @@ double MostAwayOf(const Schedule& schedule, int rank, const PassTimes& times,
 
 }  // namespace
 
-absl::StatusOr<std::vector<double>> MostAway(
+absl::StatusOr<std::vector<double>> LeastLevels(
     const Schedule& schedule, const Program& program,
     const OffloadChoice& choice, const OffloadCosts& costs,
-    const std::vector<int64_t>& positions) {
+    const std::vector<KnownLevel>& known) {
+  // So many moments of a rank are looked at, all of them nearly its fullest.
+  constexpr int64_t kLooks = 32;
+  constexpr double kNearly = 0.5;
   PW_ASSIGN_OR_RETURN(std::vector<PassTimes> times, EarliestTimes(program));
   DelayWarmUp(program, &times);
-  std::vector<double> away(schedule.pp(), 0.0);
+  std::vector<double> least(schedule.pp(), 0.0);
   for (int rank = 0; rank < schedule.pp(); ++rank) {
-    if (positions[rank] < 0) continue;
-    away[rank] =
-        MostAwayOf(schedule, rank, times[rank], choice, costs, positions[rank]);
+    const RankPlan plan(schedule, rank, times[rank], costs);
+    const std::vector<int32_t> candidates = plan.Candidates(choice);
+    const auto look = [&](int64_t position, double level) {
+      least[rank] = std::max(least[rank],
+                             level - MostAway(schedule, rank, plan, times[rank],
+                                              candidates, costs, position));
+    };
+    if (known[rank].position >= 0) {
+      look(known[rank].position, known[rank].level);
+    }
+    const std::vector<double>& levels = plan.levels();
+    const double most = *std::max_element(levels.begin(), levels.end());
+    std::vector<int64_t> full;
+    for (int64_t position = 0; position < std::ssize(levels); ++position) {
+      if (levels[position] > kNearly * most) full.push_back(position);
+    }
+    const int64_t step = std::max<int64_t>(1, std::ssize(full) / kLooks);
+    for (int64_t index = 0; index < std::ssize(full); index += step) {
+      look(full[index], levels[full[index]]);
+    }
   }
-  return away;
+  return least;
 }
 
 }  // namespace pipewright

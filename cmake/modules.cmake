@@ -7,8 +7,7 @@ set(PIPEWRIGHT_MODULE_FOLDER lib/pipewright)
 # Where a module is built, and where it is installed if it was built. The program
 # and the modules that it needs are the component `pipewright`.
 function(place_module target)
-  # A module that the program can do without is installed if it was built.
-  set(component OPTIONAL)
+  set(component)
   if(ARGN)
     set(component COMPONENT ${ARGN})
   endif()
@@ -16,7 +15,7 @@ function(place_module target)
     LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}
     INSTALL_RPATH_USE_LINK_PATH ON)
   install(TARGETS ${target}
-    LIBRARY DESTINATION ${PIPEWRIGHT_MODULE_FOLDER} ${component})
+    LIBRARY DESTINATION ${PIPEWRIGHT_MODULE_FOLDER} ${component} OPTIONAL)
 endfunction()
 
 # For a module that every program needs: build_modules_with builds it too.

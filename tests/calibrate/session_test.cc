@@ -52,6 +52,7 @@ TEST_CASE("calibrate: a budget with room for it goes over all layers",
   // And one that has no room for anything, with what was spent before.
   options.budget_s = 100;
   options.spent_s = 111;
+  options.refuses = true;
   Saves none;
   const auto refused = Calibrate(FakeKernels({}), options, none.Hooks());
   CHECK(refused.status().code() == absl::StatusCode::kResourceExhausted);

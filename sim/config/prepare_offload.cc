@@ -8,13 +8,12 @@
 #include "absl/strings/str_cat.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/status.h"
-#include "sim/config/least_bytes.h"
+#include "sim/config/copy_rate.h"
 #include "sim/config/pcie_switches.h"
 #include "sim/config/prepare_parts.h"
 #include "sim/config/run_config_fields.h"
 #include "sim/memory/schedule_memory.h"
 #include "sim/offload/copy_turns.h"
-#include "sim/offload/least_levels.h"
 #include "sim/program/network_time.h"
 #include "sim/schedule/registry.h"
 #include "sim/topology/node_params.h"
@@ -260,15 +259,6 @@ OffloadCosts CostsOf(const PreparedRun& run, const Program& program,
   return costs;
 }
 
-OffloadChoice ChoiceOf(const StrategyChoice& strategy, OffloadMode mode) {
-  OffloadChoice choice;
-  choice.chunks = strategy.offload_chunks;
-  choice.fraction = strategy.offload_fraction.value_or(1);
-  choice.half = mode == OffloadMode::kSelective && choice.chunks.empty() &&
-                !strategy.offload_fraction;
-  return choice;
-}
-
 // What a plan of copies is made of.
 struct CopyTask {
   Program program;
@@ -300,7 +290,10 @@ absl::StatusOr<CopyTask> TaskOf(const RunConfig& config, OffloadMode mode,
     }
     task.costs.moved = std::move(bytes.moved);
   }
-  task.choice = ChoiceOf(strategy, mode);
+  task.choice.chunks = strategy.offload_chunks;
+  task.choice.fraction = strategy.offload_fraction.value_or(1);
+  task.choice.half = mode == OffloadMode::kSelective &&
+                     task.choice.chunks.empty() && !strategy.offload_fraction;
   return task;
 }
 
@@ -404,37 +397,6 @@ absl::Status PrepareOffload(const RunConfig& config, const RunSizes& sizes,
   }
   run->offload = std::move(offload);
   return absl::OkStatus();
-}
-
-absl::StatusOr<std::vector<double>> LeastLiveBytes(PreparedRun run,
-                                                   OffloadMode mode,
-                                                   double copied_per_s) {
-  const Schedule& schedule = *run.schedule.lowered;
-  if (!run.prepared_model || !run.memory || run.offload ||
-      schedule.slices > 1) {
-    return std::vector<double>(schedule.pp(), 0.0);
-  }
-  PW_ASSIGN_OR_RETURN(
-      const Program program,
-      Lower(run.schedule.lowered, PassesAlone(run, run.lower.replicas)));
-  ActivationBytes bytes = BytesOfActivations(*run.prepared_model, schedule);
-  OffloadCosts costs;
-  for (const double moved : bytes.moved) {
-    costs.out_s.push_back(moved / copied_per_s);
-  }
-  costs.in_s = costs.out_s;
-  costs.weight = std::move(bytes.kept);
-  costs.moved = std::move(bytes.moved);
-  costs.held_until_weight = run.costs.passes.held_until_weight;
-  costs.until_weight = std::move(bytes.until_weight);
-  std::vector<KnownLevel> peaks;
-  for (const RankMemory& rank : run.memory->memory->ranks) {
-    peaks.push_back(
-        {rank.pass_index, static_cast<double>(rank.peak()) -
-                              static_cast<double>(rank.fixed.total())});
-  }
-  return LeastLevels(schedule, program, ChoiceOf(run.config.strategy, mode),
-                     costs, peaks);
 }
 
 double MostCopiedPerSecond(PreparedRun run) {

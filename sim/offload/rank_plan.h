@@ -63,8 +63,6 @@ class RankPlan {
   const std::vector<PlannedActivation>& activations() const {
     return activations_;
   }
-  // What blocks see without copies, [position of the first part].
-  const std::vector<double>& levels() const { return levels_; }
   // Indices of those that the choice names, the longest-lived first.
   std::vector<int32_t> Candidates(const OffloadChoice& choice) const;
 

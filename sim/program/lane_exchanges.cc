@@ -1,6 +1,7 @@
 #include "sim/program/lane_exchanges.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "sim/cost/exchange.h"
@@ -16,10 +17,10 @@ constexpr int kMostPieces = 8;
 
 ExchangeFlows RingsOf(const Network& network,
                       std::vector<std::vector<int>> groups) {
-  const RingTraffic traffic =
-      RingTrafficOf(*network.cluster, std::move(groups));
-  return {.loads = traffic.loads,
-          .parts = static_cast<double>(traffic.links.rings)};
+  const std::shared_ptr<const RingTraffic> traffic =
+      KnownRingTraffic(network.cluster, std::move(groups));
+  return {.loads = traffic->loads,
+          .parts = static_cast<double>(traffic->links.rings)};
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <set>
 #include <utility>
 
@@ -317,20 +318,22 @@ CollectivePlan PlanCollective(const Program& program, OpKind kind, double bytes,
                               const std::vector<Member>& members) {
   const auto count = static_cast<int>(members.size());
   if (count < 2) return {};
-  RingTraffic traffic;
-  traffic.links.latency_s = program.network.hop_s;
+  std::shared_ptr<const RingTraffic> traffic;
+  RingLinks links = RingTraffic().links;
+  links.latency_s = program.network.hop_s;
   if (program.network.cluster != nullptr) {
-    traffic = RingTrafficOf(*program.network.cluster,
-                            DevicesThatMeet(program.network, members));
+    traffic = KnownRingTraffic(program.network.cluster,
+                               DevicesThatMeet(program.network, members));
+    links = traffic->links;
   }
   const CollectiveTime time =
-      *TimeOfCollective(CollectiveKindOf(kind), bytes, count, traffic.links);
+      *TimeOfCollective(CollectiveKindOf(kind), bytes, count, links);
   const bool ring = time.from == CollectiveTime::From::kRing;
   CollectivePlan plan = {.ring = ring,
                          .seconds = time.seconds,
                          .latency_s = time.latency_s,
                          .bytes_per_edge = time.bytes_per_edge};
-  if (ring) plan.loads = std::move(traffic.loads);
+  if (ring && traffic != nullptr) plan.loads = traffic->loads;
   TakePhases(program.network, CollectiveKindOf(kind), bytes, members, &plan);
   return plan;
 }

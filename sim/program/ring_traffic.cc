@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -71,6 +72,28 @@ RingTraffic RingTrafficOf(const Cluster& cluster,
             });
   traffic.links.ring_bytes_per_s = cluster.RateOf(traffic.loads);
   return traffic;
+}
+
+std::shared_ptr<const RingTraffic> KnownRingTraffic(
+    const std::shared_ptr<const Cluster>& cluster,
+    std::vector<std::vector<int>> groups) {
+  constexpr size_t kMostGroups = 256;
+  struct Known {
+    std::weak_ptr<const Cluster> cluster;
+    std::map<std::vector<std::vector<int>>, std::shared_ptr<const RingTraffic>>
+        traffic;
+  };
+  thread_local Known known;
+  if (known.cluster.lock() != cluster || known.traffic.size() >= kMostGroups) {
+    known.cluster = cluster;
+    known.traffic.clear();
+  }
+  const auto [entry, is_new] = known.traffic.try_emplace(std::move(groups));
+  if (is_new) {
+    entry->second = std::make_shared<const RingTraffic>(
+        RingTrafficOf(*cluster, entry->first));
+  }
+  return entry->second;
 }
 
 }  // namespace pipewright

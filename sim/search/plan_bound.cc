@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "absl/container/inlined_vector.h"
 #include "sim/base/status.h"
 #include "sim/config/run_config_fields.h"
 #include "sim/cost/analytic.h"
@@ -19,6 +20,10 @@ double LeastOf(const std::vector<double>& factors) {
   for (const double factor : factors) least = std::min(least, factor);
   return least;
 }
+
+// Of stages or ranks, of which there are few: a bound takes a microsecond.
+template <typename Value>
+using Short = absl::InlinedVector<Value, 64>;
 
 // A layout of one stage that is one block.
 StageLayout OneBlock(BlockKind kind, int64_t layer) {
@@ -200,7 +205,7 @@ double PlanBounds::OptimizerSeconds(const PlanGroup& group,
   if (base.costs.optimizer_s) return *base.costs.optimizer_s;
   const PreparedCosts& costs = space_->probe().costs;
   if (!costs.analytic) return 0;
-  std::vector<double> stepped(group.pp, 0.0);
+  Short<double> stepped(group.pp, 0.0);
   double most = 0;
   for (size_t stage = 0; stage < stages.size(); ++stage) {
     double& sum = stepped[facts.rank_of_stage[stage]];
@@ -234,19 +239,19 @@ double PlanBounds::Passes(const PlanGroup& group,
                           const ScheduleFacts& facts,
                           const Extra& extra) const {
   const int count = static_cast<int>(stages.size());
-  std::vector<double> forward_before(count + 1, 0.0);
-  std::vector<double> backward_before(count + 1, 0.0);
-  std::vector<double> input_before(count + 1, 0.0);
+  Short<double> forward_before(count + 1, 0.0);
+  Short<double> backward_before(count + 1, 0.0);
+  Short<double> input_before(count + 1, 0.0);
   for (int stage = 0; stage < count; ++stage) {
     const StageBound& one = stages[stage];
     forward_before[stage + 1] = forward_before[stage] + one.forward_s;
     backward_before[stage + 1] = backward_before[stage] + one.backward_s();
     input_before[stage + 1] = input_before[stage] + one.backward_input_s;
   }
-  std::vector<double> forward(group.pp, 0.0);
-  std::vector<double> backward(group.pp, 0.0);
-  std::vector<int> lowest(group.pp, count);
-  std::vector<int> highest(group.pp, -1);
+  Short<double> forward(group.pp, 0.0);
+  Short<double> backward(group.pp, 0.0);
+  Short<int> lowest(group.pp, count);
+  Short<int> highest(group.pp, -1);
   for (int direction = 0; direction < facts.directions; ++direction) {
     for (int stage = 0; stage < count; ++stage) {
       const int home = facts.rank_of_stage[stage];

@@ -4,13 +4,16 @@
 // kBoundRounding); docs/plan.md has the argument.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -18,6 +21,8 @@
 #include "sim/search/plan_space.h"
 
 namespace pipewright {
+
+struct Wiring;
 
 // Sums in another order differ by that much.
 inline constexpr double kBoundRounding = 1e-9;
@@ -53,12 +58,6 @@ struct StageBound {
   }
 };
 
-// Ends of all ranks by the longest path, with `hop_s` between ranks; empty
-// where they wait for each other.
-std::vector<double> EndsOf(const Schedule& schedule,
-                           const std::vector<StageBound>& stages, double factor,
-                           double hop_s, double pair_factor);
-
 class PlanBounds {
  public:
   // `space` must live as long as this.
@@ -74,20 +73,29 @@ class PlanBounds {
 
   // The longest path through the order of the group's schedule, without
   // collectives and with the least time for hops, and what a point adds to it.
-  // 0 of planners.
-  double ReplaySeconds(const PlanPoint& point);
+  // 0 of planners. What is above `most_s` may be less than that.
+  double ReplaySeconds(const PlanPoint& point,
+                       double most_s = std::numeric_limits<double>::infinity());
 
-  // What a device of the neediest rank holds at least; 0 where nothing is
-  // known.
-  double MemoryBytes(const PlanPoint& point);
-  // The same of points of one group with copies to the host, whose steps take
-  // `most_s` at most: what their order keeps, but for what copies can have
-  // taken away by then and can bring back. `context` prepares runs.
-  std::vector<double> MemoryWithCopies(const std::vector<PlanPoint>& points,
-                                       double most_s, RunContext* context);
-  // The same by the times and copies that a plan would have, which takes a
-  // thousand times as long.
-  double PlannedBytes(const PlanPoint& point, RunContext* context);
+  // What a device of the neediest rank holds at least, [point] of points of one
+  // group; 0 where nothing is known. Where copies to the host take activations
+  // away, they have a step of `most_s` for it, and to bring them back;
+  // `context` prepares runs then.
+  std::vector<double> MemoryBytes(
+      const std::vector<PlanPoint>& points,
+      double most_s = std::numeric_limits<double>::infinity(),
+      RunContext* context = nullptr);
+  double MemoryBytes(const PlanPoint& point) {
+    return MemoryBytes(std::vector<PlanPoint>{point})[0];
+  }
+  // [rank] what an order keeps with copies besides what is always there, by the
+  // times that passes have in a plan of them. It may stop at what fits with no
+  // sharding.
+  std::map<OffloadMode, std::vector<double>> LeastLive(const PlanGroup& group,
+                                                       bool stops,
+                                                       RunContext* context);
+  // Of a point, [rank] of which keeps that much besides what is always there.
+  double BytesBeside(const PlanPoint& point, const std::vector<double>& live);
   // Of a device; infinite where no limit is known.
   double memory_limit() const { return memory_limit_; }
 
@@ -106,9 +114,10 @@ class PlanBounds {
   };
   struct Order {
     std::shared_ptr<const Schedule> schedule;  // null: it cannot be built
-    bool recomputes = false;                   // in passes of its own
-    std::vector<std::vector<Held>> held;       // [rank], a few moments each
-    std::vector<std::vector<double>> passes;   // [rank], all of them
+    std::shared_ptr<const Wiring> wiring;
+    bool recomputes = false;                  // in passes of its own
+    std::vector<std::vector<Held>> held;      // [rank], a few moments each
+    std::vector<std::vector<double>> passes;  // [rank], all of them
   };
 
   static int StageOf(const Order& order, int rank, size_t lane) {
@@ -123,40 +132,79 @@ class PlanBounds {
     double bytes_per_s = 0;          // one way
     std::vector<StageBound> passes;  // [stage]; empty: no time is known
   };
+  using MemoryOfStages = std::vector<const StageMemory*>;
+  // Of one way to split the model.
+  struct KnownStages {
+    std::mutex mutex;
+    std::vector<
+        std::pair<std::vector<StageBlock>, std::unique_ptr<const StageMemory>>>
+        stages;
+  };
   struct StageMemories {
-    std::vector<double> fixed;  // [rank]
-    std::vector<std::shared_ptr<const StageMemory>> stages;
+    std::vector<double> fixed;   // [rank], of a process too
+    std::vector<double> summed;  // of `fixed`, that of its stages
+    MemoryOfStages stages;
   };
   std::optional<StageMemories> StageMemoriesOf(const PlanPoint& point);
   // Of runs with the same degrees and microbatch size.
   struct Links {
-    double hop_s = 0;  // the slowest
+    // A message of the first replica to the next rank, and from there; [rank].
+    std::vector<double> next_s;
+    std::vector<double> back_s;
+    // Passes take what bounds say.
+    bool is_exact = false;
     // Bytes a second that a device copies one way at most.
     double copied_per_s = std::numeric_limits<double>::infinity();
   };
   const Links& LinksOf(const PlanGroup& group, RunContext* context);
-  // What tells a group from others.
-  static std::vector<int> KeyOf(const PlanGroup& group);
-  double LiveBytes(
-      const Order& order, int rank,
-      const std::vector<std::shared_ptr<const StageMemory>>& stages,
-      const Copies* copies) const;
+  // [rank][position], start and end without copies and collectives.
+  using Times = std::vector<std::vector<std::pair<double, double>>>;
+  static std::optional<Times> TimesOf(const Order& order,
+                                      const std::vector<StageBound>& stages,
+                                      const Links& links);
+  double TimedLive(const Order& order, int rank,
+                   const std::vector<std::pair<double, double>>& times,
+                   const MemoryOfStages& stages, bool half, double copied_per_s,
+                   double enough) const;
+  static double MostChosen(const Schedule& schedule,
+                           std::vector<double> of_chunk, double largest,
+                           bool half);
+  bool IsHalf(const PlanPoint& point) const;
+  // Buffers too.
+  void TakeFixed(const PlanPoint& point, const Schedule& schedule,
+                 StageMemories* memories);
+  // [point]; `live_of` is asked once for each kind of copies and each rank, and
+  // where it `stops`, for nothing behind what is too much with any sharding.
+  // With `schedule` all that a rank has all the time counts.
+  template <typename LiveOf>
+  std::vector<double> BytesOf(const std::vector<PlanPoint>& points,
+                              const Schedule* schedule, bool stops,
+                              const LiveOf& live_of);
+  double LiveBytes(const Order& order, int rank, const MemoryOfStages& stages,
+                   const Copies* copies) const;
   double MostAway(const Order& order, int rank, const Held& held,
-                  const std::vector<std::shared_ptr<const StageMemory>>& stages,
-                  const Copies& copies) const;
+                  const MemoryOfStages& stages, const Copies& copies) const;
 
   const StageBound& BlockOf(const PlanGroup& group, BlockKind kind,
                             int64_t layer);
   std::shared_ptr<const StageLayout> LayoutOf(const PlanGroup& group);
   std::shared_ptr<const Order> OrderOf(const PlanGroup& group);
-  std::shared_ptr<const StageMemory> MemoryOf(
-      const TrainingSpec& training, const std::vector<StageBlock>& blocks);
+  const StageMemory* MemoryOf(const TrainingSpec& training,
+                              const std::vector<StageBlock>& blocks,
+                              KnownStages* known) const;
   // Least seconds of a collective of `bytes` over `holders` of the same
   // parameters.
   double CollectiveSeconds(const PlanGroup& group, int holders,
                            double bytes) const;
   // Are weights sharded layer by layer, as given or as a framework may have it?
   bool MayGoByLayer(const PlanPoint& point) const;
+  template <class Observer>
+  static std::vector<double> Replayed(const Order& order,
+                                      const std::vector<StageBound>& stages,
+                                      double factor,
+                                      const std::vector<double>* delays,
+                                      double hop_s, double pair_factor,
+                                      Observer& observer);
   struct Extra {
     double before_s = 0;  // in front of the first pass
     double after_s = 0;   // behind the last one of the rank with stage 0
@@ -216,13 +264,9 @@ class PlanBounds {
   absl::flat_hash_map<std::tuple<int, int, int, int>,
                       std::shared_ptr<const Order>>
       orders_;
-  absl::flat_hash_map<std::vector<double>, std::shared_ptr<const StageMemory>>
+  absl::flat_hash_map<std::array<int, 7>, std::unique_ptr<KnownStages>>
       memories_;
   absl::flat_hash_map<std::vector<int>, std::unique_ptr<const Links>> links_;
-  // By KeyOf and what else it follows from.
-  absl::flat_hash_map<std::vector<int>,
-                      std::shared_ptr<const std::vector<double>>>
-      planned_;
   absl::flat_hash_map<std::vector<int>,
                       std::shared_ptr<const std::vector<double>>>
       replays_;

@@ -3,16 +3,17 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <limits>
+#include <numeric>
+#include <tuple>
 #include <utility>
 
-#include "sim/config/least_bytes.h"
+#include "sim/memory/memory_framework.h"
+#include "sim/memory/schedule_memory.h"
 #include "sim/search/plan_bound.h"
 
 namespace pipewright {
 namespace {
-
-// Passes of a run take what those of bounds do, but for rounding.
-constexpr double kPlanSlack = 1.02;
 
 // Of as many blocks of the same kinds, where no layer is frozen.
 bool AreAlike(const std::vector<StageBlock>& one,
@@ -27,52 +28,22 @@ bool AreAlike(const std::vector<StageBlock>& one,
 
 }  // namespace
 
-std::shared_ptr<const StageMemory> PlanBounds::MemoryOf(
-    const TrainingSpec& training, const std::vector<StageBlock>& blocks) {
-  std::vector<double> key = {static_cast<double>(training.tp),
-                             static_cast<double>(training.cp),
-                             static_cast<double>(training.ep),
-                             static_cast<double>(training.dp),
-                             static_cast<double>(training.zero),
-                             static_cast<double>(training.microbatch_size),
-                             static_cast<double>(training.recompute)};
+// There are few kinds of stages for each way to split a model.
+const StageMemory* PlanBounds::MemoryOf(const TrainingSpec& training,
+                                        const std::vector<StageBlock>& blocks,
+                                        KnownStages* known) const {
   const bool differ = space_->model()->frozen_layers > 0;
-  for (const StageBlock& block : blocks) {
-    key.insert(
-        key.end(),
-        {static_cast<double>(block.kind), static_cast<double>(block.count),
-         block.part, differ ? static_cast<double>(block.first_layer) : 0});
+  const std::lock_guard<std::mutex> lock(known->mutex);
+  for (const auto& [other, memory] : known->stages) {
+    if (AreAlike(blocks, other) &&
+        (!differ || blocks[0].first_layer == other[0].first_layer)) {
+      return memory.get();
+    }
   }
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = memories_.find(key);
-    if (found != memories_.end()) return found->second;
-  }
-  auto made = std::make_shared<const StageMemory>(
-      BuildStageMemory(*space_->model(), training, blocks, 0));
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return memories_.try_emplace(std::move(key), std::move(made)).first->second;
-}
-
-const PlanBounds::Links& PlanBounds::LinksOf(const PlanGroup& group,
-                                             RunContext* context) {
-  const std::vector<int> key = {group.nodes, group.tp, group.cp,
-                                group.pp,    group.dp, group.microbatch_size};
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = links_.find(key);
-    if (found != links_.end()) return *found->second;
-  }
-  auto links = std::make_unique<Links>();
-  PlanPoint point = {.group = group};
-  if (group.dp * group.cp > 1) point.data_parallel = DataParallel::kDdp;
-  absl::StatusOr<PreparedRun> run = Prepare(space_->ConfigOf(point), context);
-  if (run.ok()) {
-    links->hop_s = run->network.hop_s;
-    links->copied_per_s = MostCopiedPerSecond(*std::move(run));
-  }
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return *links_.try_emplace(key, std::move(links)).first->second;
+  known->stages.emplace_back(
+      blocks, std::make_unique<const StageMemory>(
+                  BuildStageMemory(*space_->model(), training, blocks, 0)));
+  return known->stages.back().second.get();
 }
 
 // Nothing where it cannot be told.
@@ -96,6 +67,15 @@ std::optional<PlanBounds::StageMemories> PlanBounds::StageMemoriesOf(
   TrainingSpec training = space_->TrainingOf(group);
   training.zero = TraitsOf(point.data_parallel).zero_stage();
   const int64_t frozen_layers = space_->model()->frozen_layers;
+  KnownStages* known = nullptr;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    std::unique_ptr<KnownStages>& of = memories_[{
+        training.tp, training.cp, training.ep, training.dp, training.zero,
+        training.microbatch_size, static_cast<int>(training.recompute)}];
+    if (of == nullptr) of = std::make_unique<KnownStages>();
+    known = of.get();
+  }
   StageMemories memories;
   // Of every process.
   memories.fixed.assign(
@@ -104,148 +84,196 @@ std::optional<PlanBounds::StageMemories> PlanBounds::StageMemoriesOf(
                         ? static_cast<double>(
                               space_->probe().memory->memory->ranks[0].context)
                         : 0));
+  memories.summed.assign(group.pp, 0.0);
   memories.stages.reserve(layout->stages.size());
   for (size_t stage = 0; stage < layout->stages.size(); ++stage) {
     // Most stages are as the one before.
     const bool as_before =
         stage > 0 && frozen_layers == 0 &&
         AreAlike(layout->stages[stage - 1], layout->stages[stage]);
-    memories.stages.push_back(as_before
-                                  ? memories.stages.back()
-                                  : MemoryOf(training, layout->stages[stage]));
+    memories.stages.push_back(
+        as_before ? memories.stages.back()
+                  : MemoryOf(training, layout->stages[stage], known));
     const StageMemory& own = *memories.stages.back();
     const double bytes = static_cast<double>(own.fixed.total()) -
                          static_cast<double>(own.tied_table.total());
     const int rank = facts.rank_of_stage[stage];
-    memories.fixed[rank] += bytes;
-    if (facts.directions == 2) memories.fixed[group.pp - 1 - rank] += bytes;
+    memories.summed[rank] += bytes;
+    if (facts.directions == 2) memories.summed[group.pp - 1 - rank] += bytes;
+  }
+  for (int rank = 0; rank < group.pp; ++rank) {
+    memories.fixed[rank] += memories.summed[rank];
   }
   return memories;
 }
 
-double PlanBounds::MemoryBytes(const PlanPoint& point) {
-  const std::optional<StageMemories> memories = StageMemoriesOf(point);
-  if (!memories) return 0;
-  const std::shared_ptr<const Order> order = OrderOf(point.group);
-  const bool counts = order->schedule != nullptr && !order->recomputes;
-  double most = 0;
-  for (int rank = 0; rank < point.group.pp; ++rank) {
-    const double live =
-        counts ? LiveBytes(*order, rank, memories->stages, nullptr) : 0;
-    most = std::max(most, memories->fixed[rank] + live);
-  }
-  return most;
+bool PlanBounds::IsHalf(const PlanPoint& point) const {
+  const StrategyChoice& given = space_->request().base.strategy;
+  return point.offload == OffloadMode::kSelective &&
+         given.offload_chunks.empty() && !given.offload_fraction;
 }
 
-std::vector<double> PlanBounds::MemoryWithCopies(
-    const std::vector<PlanPoint>& points, double most_s, RunContext* context) {
+// As Prepare counts it, of Megatron-LM.
+void PlanBounds::TakeFixed(const PlanPoint& point, const Schedule& schedule,
+                           StageMemories* memories) {
+  static const std::shared_ptr<const MemoryFramework> framework =
+      MegatronMemory();
+  TrainingSpec training = space_->TrainingOf(point.group);
+  training.zero = TraitsOf(point.data_parallel).zero_stage();
+  const MemoryOptions options;
+  // Bounds keep them.
+  std::vector<std::shared_ptr<const StageMemory>> stages;
+  for (const StageMemory* const stage : memories->stages) {
+    stages.emplace_back(std::shared_ptr<const StageMemory>(), stage);
+  }
+  for (int rank = 0; rank < point.group.pp; ++rank) {
+    memories->fixed[rank] +=
+        static_cast<double>(framework
+                                ->fixed({.schedule = schedule,
+                                         .stages = stages,
+                                         .training = training,
+                                         .options = options,
+                                         .rank = rank})
+                                .total()) -
+        memories->summed[rank];
+  }
+}
+
+template <typename LiveOf>
+std::vector<double> PlanBounds::BytesOf(const std::vector<PlanPoint>& points,
+                                        const Schedule* schedule, bool stops,
+                                        const LiveOf& live_of) {
   std::vector<double> bytes(points.size(), 0.0);
   if (points.empty()) return bytes;
-  const PlanGroup& group = points[0].group;
-  const RunConfig& base = space_->request().base;
-  std::vector<std::optional<StageMemories>> memories;
-  for (const PlanPoint& point : points) {
-    const bool as_before =
-        !memories.empty() &&
-        points[memories.size() - 1].data_parallel == point.data_parallel;
-    memories.push_back(as_before ? memories.back() : StageMemoriesOf(point));
-    if (!memories.back()) return bytes;
-  }
-  const std::shared_ptr<const Order> order = OrderOf(group);
-  const ScheduleFacts& facts = FactsOf(group);
-  Copies copies;
-  if (synchronised_ && facts.flushes) copies.passes = Stages(group);
-  const bool counts = order->schedule != nullptr && !order->recomputes;
-  const auto is_half = [&](const PlanPoint& point) {
-    return point.offload == OffloadMode::kSelective &&
-           base.strategy.offload_chunks.empty() &&
-           !base.strategy.offload_fraction;
+  const int pp = points[0].group.pp;
+  // Those that shard most first: what fits with none of them fits with no
+  // other. Copies of all before those of half, which take away no more.
+  std::vector<size_t> order(points.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  const auto rank_of = [&](size_t index) {
+    const PlanPoint& point = points[index];
+    return std::make_tuple(-TraitsOf(point.data_parallel).zero_stage(),
+                           point.data_parallel, !IsHalf(point) ? 0 : 1);
   };
-  // `live_of(point)` is [rank] besides what is there all the time. Copies of
-  // half take away no more than those of all, which come last.
-  const auto look = [&](const auto& live_of) {
-    std::vector<double> live[2];
-    bool fits = false;
-    for (size_t index = points.size(); index-- > 0;) {
-      const PlanPoint& point = points[index];
-      if (bytes[index] > memory_limit_) continue;
-      std::vector<double>& known = live[is_half(point) ? 1 : 0];
-      if (known.empty()) known = live_of(point);
-      for (int rank = 0; rank < group.pp; ++rank) {
-        bytes[index] =
-            std::max(bytes[index], memories[index]->fixed[rank] + known[rank]);
-      }
-      fits = fits || bytes[index] <= memory_limit_;
+  std::stable_sort(order.begin(), order.end(), [&](size_t one, size_t other) {
+    return rank_of(one) < rank_of(other);
+  });
+  enum Kind { kWithout, kAll, kHalf };
+  struct Known {
+    std::vector<double> live;  // [rank], whatever is sharded
+    double hopeless = 0;       // bytes, where nothing shards more and fits
+  };
+  std::array<Known, 3> kinds;
+  std::optional<StageMemories> memories;
+  DataParallel sharding = points[order[0]].data_parallel;
+  std::vector<double> enough;
+  for (const size_t index : order) {
+    const PlanPoint& point = points[index];
+    const Kind kind = point.offload == OffloadMode::kNone ? kWithout
+                      : IsHalf(point)                     ? kHalf
+                                                          : kAll;
+    Known& known = kinds[kind];
+    if (kind == kHalf && known.hopeless == 0) {
+      known.hopeless = kinds[kAll].hopeless;
     }
-    return fits;
-  };
-  const auto within = [&](double within_s) {
-    copies.most_s = within_s;
-    return look([&](const PlanPoint& point) {
-      copies.half = is_half(point);
-      std::vector<double> live(group.pp, 0.0);
-      for (int rank = 0; counts && rank < group.pp; ++rank) {
-        live[rank] = LiveBytes(*order, rank, memories[0]->stages, &copies);
-      }
-      return live;
-    });
-  };
-  if (!counts || copies.passes.empty()) {
-    copies.passes.clear();
-    within(most_s);
-    return bytes;
+    if (stops && known.hopeless > 0) {
+      bytes[index] = known.hopeless;
+      continue;
+    }
+    if (!memories || sharding != point.data_parallel) {
+      sharding = point.data_parallel;
+      memories = StageMemoriesOf(point);
+      if (!memories) return std::vector<double>(points.size(), 0.0);
+      if (schedule != nullptr) TakeFixed(point, *schedule, &*memories);
+    }
+    for (int rank = std::ssize(enough); rank < pp; ++rank) {
+      enough.push_back(memory_limit_ - memories->fixed[rank]);
+    }
+    for (int rank = std::ssize(known.live); rank < pp; ++rank) {
+      known.live.push_back(
+          live_of(point, rank, memories->stages, enough[rank]));
+      if (!stops || known.live.back() <= enough[rank]) continue;
+      known.hopeless = memories->fixed[rank] + known.live.back();
+      known.live.resize(pp, 0.0);
+    }
+    for (int rank = 0; rank < pp; ++rank) {
+      bytes[index] =
+          std::max(bytes[index], memories->fixed[rank] + known.live[rank]);
+    }
   }
-  const Links& links = LinksOf(group, context);
-  copies.bytes_per_s = links.copied_per_s;
-  if (!within(most_s) || !is_exact_) return bytes;
-  // A plan knows nothing but passes and hops.
-  const std::vector<double> ends =
-      EndsOf(*order->schedule, copies.passes, 1, links.hop_s, 1);
-  if (ends.empty()) return bytes;
-  const double end_s = *std::max_element(ends.begin(), ends.end());
-  within(std::min(most_s, kPlanSlack * end_s));
   return bytes;
 }
 
-double PlanBounds::PlannedBytes(const PlanPoint& point, RunContext* context) {
-  const PlanGroup& group = point.group;
-  const std::optional<StageMemories> memories = StageMemoriesOf(point);
-  if (!memories) return 0;
-  std::vector<int> key = KeyOf(group);
-  key.push_back(static_cast<int>(point.offload));
-  std::shared_ptr<const std::vector<double>> live;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = planned_.find(key);
-    if (found != planned_.end()) live = found->second;
+std::vector<double> PlanBounds::MemoryBytes(
+    const std::vector<PlanPoint>& points, double most_s, RunContext* context) {
+  if (points.empty()) return {};
+  const PlanGroup& group = points[0].group;
+  const std::shared_ptr<const Order> order = OrderOf(group);
+  const bool counts = order->schedule != nullptr && !order->recomputes;
+  Copies copies;
+  return BytesOf(
+      points, nullptr, std::isfinite(most_s),
+      [&](const PlanPoint& point, int rank, const MemoryOfStages& stages,
+          double) {
+        if (!counts) return 0.0;
+        const bool copied = point.offload != OffloadMode::kNone;
+        copies.half = IsHalf(point);
+        if (copied && copies.passes.empty() && std::isfinite(most_s) &&
+            synchronised_ && FactsOf(group).flushes) {
+          copies.most_s = most_s;
+          copies.bytes_per_s = LinksOf(group, context).copied_per_s;
+          copies.passes = Stages(group);
+        }
+        return LiveBytes(*order, rank, stages, copied ? &copies : nullptr);
+      });
+}
+
+std::map<OffloadMode, std::vector<double>> PlanBounds::LeastLive(
+    const PlanGroup& group, bool stops, RunContext* context) {
+  std::map<OffloadMode, std::vector<double>> live;
+  std::vector<PlanPoint> points;
+  for (const PlanPoint& point : space_->PointsOf(group)) {
+    if (point.offload == OffloadMode::kNone) continue;
+    points.push_back(point);
+    live[point.offload].assign(group.pp, 0.0);
   }
-  if (live == nullptr) {
-    PlanPoint without = point;
-    without.offload = OffloadMode::kNone;
-    absl::StatusOr<PreparedRun> run =
-        Prepare(space_->ConfigOf(without), context);
-    absl::StatusOr<std::vector<double>> least;
-    if (run.ok()) {
-      least = LeastLiveBytes(*std::move(run), point.offload,
-                             LinksOf(group, context).copied_per_s);
+  if (!is_exact_) return live;
+  const std::shared_ptr<const Order> order = OrderOf(group);
+  const Links& links = LinksOf(group, context);
+  if (order->schedule == nullptr || order->recomputes || !links.is_exact) {
+    return live;
+  }
+  const std::optional<Times> times = TimesOf(*order, Stages(group), links);
+  if (!times) return live;
+  BytesOf(points, order->schedule.get(), stops,
+          [&](const PlanPoint& point, int rank, const MemoryOfStages& stages,
+              double enough) {
+            const double least =
+                TimedLive(*order, rank, (*times)[rank], stages, IsHalf(point),
+                          links.copied_per_s, stops ? enough : memory_limit_);
+            live[point.offload][rank] = least;
+            return least;
+          });
+  // Copies of half take away no more than those of all.
+  for (auto& [mode, own] : live) {
+    for (int rank = 0; rank < group.pp; ++rank) {
+      own[rank] = std::max(own[rank], live[OffloadMode::kFull][rank]);
     }
-    live = std::make_shared<const std::vector<double>>(
-        least.ok() ? *std::move(least) : std::vector<double>(group.pp, 0.0));
-    const std::lock_guard<std::mutex> lock(mutex_);
-    planned_.try_emplace(std::move(key), live);
   }
-  double most = 0;
-  for (int rank = 0; rank < group.pp; ++rank) {
-    most = std::max(most, memories->fixed[rank] + (*live)[rank]);
-  }
-  return most;
+  return live;
+}
+
+double PlanBounds::BytesBeside(const PlanPoint& point,
+                               const std::vector<double>& live) {
+  return BytesOf({point}, OrderOf(point.group)->schedule.get(), false,
+                 [&](const PlanPoint&, int rank, const MemoryOfStages&,
+                     double) { return live[rank]; })[0];
 }
 
 // Of a rank between passes at its fullest; `copies` may be null.
-double PlanBounds::LiveBytes(
-    const Order& order, int rank,
-    const std::vector<std::shared_ptr<const StageMemory>>& stages,
-    const Copies* copies) const {
+double PlanBounds::LiveBytes(const Order& order, int rank,
+                             const MemoryOfStages& stages,
+                             const Copies* copies) const {
   double live = 0;
   for (const Held& held : order.held[rank]) {
     double bytes = 0;
@@ -265,10 +293,9 @@ double PlanBounds::LiveBytes(
 // Of what is kept, by the rules of sim/offload: O end before the pass begins
 // and L begin behind it, one after the other in each direction, and a rank's
 // passes and copies all fit into the step.
-double PlanBounds::MostAway(
-    const Order& order, int rank, const Held& held,
-    const std::vector<std::shared_ptr<const StageMemory>>& stages,
-    const Copies& copies) const {
+double PlanBounds::MostAway(const Order& order, int rank, const Held& held,
+                            const MemoryOfStages& stages,
+                            const Copies& copies) const {
   const size_t lanes = held.kept.size();
   const size_t vpp = order.schedule->vpp();
   std::vector<double> of_chunk(vpp, 0.0);
@@ -279,17 +306,8 @@ double PlanBounds::MostAway(
     of_chunk[lane % vpp] += held.kept[lane] * bytes;
     largest = std::max(largest, bytes);
   }
-  double away = 0;
-  if (copies.half && vpp > 1) {
-    std::sort(of_chunk.rbegin(), of_chunk.rend());
-    of_chunk.resize((vpp + 1) / 2);
-  }
-  for (const double bytes : of_chunk) away += bytes;
-  if (copies.half && vpp == 1) {
-    const double all = static_cast<double>(order.schedule->microbatches) *
-                       order.schedule->directions;
-    away = std::min(away, std::ceil(all / 2) * largest);
-  }
+  const double away =
+      MostChosen(*order.schedule, std::move(of_chunk), largest, copies.half);
   if (copies.passes.empty()) return away;
   double before_s = 0;
   double after_s = 0;

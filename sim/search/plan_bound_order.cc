@@ -6,10 +6,10 @@
 #include "sim/memory/schedule_memory.h"
 #include "sim/model/ops.h"
 #include "sim/replay/core.h"
-#include "sim/replay/rank_visits.h"
 #include "sim/replay/wiring.h"
 #include "sim/schedule/registry.h"
 #include "sim/search/plan_bound.h"
+#include "sim/search/plan_replay.h"
 
 namespace pipewright {
 namespace {
@@ -18,52 +18,6 @@ namespace {
 constexpr int64_t kMostReplayed = 4'000'000;
 
 }  // namespace
-
-std::vector<double> EndsOf(const Schedule& schedule,
-                           const std::vector<StageBound>& stages, double factor,
-                           double hop_s, double pair_factor) {
-  const Wiring wiring = WireSchedule(schedule);
-  const bool again = schedule.Has(PassKind::kRecompute);
-  std::vector<std::vector<ReplayLane>> lanes(schedule.pp());
-  std::vector<ReplayRank> ranks(schedule.pp());
-  for (int rank = 0; rank < schedule.pp(); ++rank) {
-    const std::vector<WiredLane>& wired = wiring.lanes[rank];
-    lanes[rank].resize(wired.size());
-    for (size_t lane = 0; lane < wired.size(); ++lane) {
-      if (wired[lane].stage < 0) continue;
-      const PassKind kind = Pass::KindOf(lane);
-      double seconds = stages[wired[lane].stage].SecondsOf(kind);
-      // R passes may take something off the backward.
-      if (again && kind != PassKind::kForward &&
-          kind != PassKind::kBackwardWeight) {
-        seconds = std::max(0.0, seconds - stages[wired[lane].stage].forward_s);
-      }
-      lanes[rank][lane] = {.seconds = factor * seconds,
-                           .output_delay_s = hop_s,
-                           .input = wired[lane].input,
-                           .output = wired[lane].output};
-    }
-    ranks[rank].order = schedule.order(rank).data();
-    ranks[rank].lanes = lanes[rank].data();
-  }
-  ReplayCore core(std::move(ranks), static_cast<int>(wiring.channels.size()),
-                  nullptr, pair_factor);
-  NullObserver observer;
-  const auto size = [&](int rank) {
-    return static_cast<int64_t>(schedule.order(rank).size());
-  };
-  RankVisits::Along(schedule.pp(), wiring.channels).Run([&](int rank) {
-    const int64_t before = core.rank(rank).position;
-    core.Advance(rank, size(rank), observer);
-    return core.rank(rank).position != before;
-  });
-  std::vector<double> ends;
-  for (int rank = 0; rank < schedule.pp(); ++rank) {
-    if (core.rank(rank).position < size(rank)) return {};
-    ends.push_back(core.rank(rank).clock_s);
-  }
-  return ends;
-}
 
 std::shared_ptr<const PlanBounds::Order> PlanBounds::OrderOf(
     const PlanGroup& group) {
@@ -91,6 +45,7 @@ std::shared_ptr<const PlanBounds::Order> PlanBounds::OrderOf(
   }
   if (order->schedule != nullptr) {
     const Schedule& schedule = *order->schedule;
+    order->wiring = std::make_shared<const Wiring>(WireSchedule(schedule));
     order->recomputes = schedule.Has(PassKind::kRecompute);
     const size_t lanes =
         static_cast<size_t>(schedule.directions) * schedule.vpp();
@@ -161,21 +116,7 @@ double PlanBounds::LeastHop(const PlanGroup& group) const {
   return rate > 0 ? bytes / rate : 0;
 }
 
-std::vector<int> PlanBounds::KeyOf(const PlanGroup& group) {
-  return {group.schedule,
-          group.pp,
-          group.vpp,
-          group.microbatches,
-          group.layout,
-          group.tp,
-          group.cp,
-          group.ep,
-          group.microbatch_size,
-          static_cast<int>(group.recompute),
-          group.dp};
-}
-
-double PlanBounds::ReplaySeconds(const PlanPoint& point) {
+double PlanBounds::ReplaySeconds(const PlanPoint& point, double most_s) {
   const PlanGroup& group = point.group;
   const ScheduleFacts& facts = FactsOf(group);
   if (facts.rank_of_stage.empty()) return 0;
@@ -185,19 +126,45 @@ double PlanBounds::ReplaySeconds(const PlanPoint& point) {
   const std::shared_ptr<const Order> order = OrderOf(group);
   if (order->schedule == nullptr) return closed_s;
   // Longer passes are those of a sharding.
-  std::vector<int> key = KeyOf(group);
+  std::vector<int> key = {group.schedule,
+                          group.pp,
+                          group.vpp,
+                          group.microbatches,
+                          group.layout,
+                          group.tp,
+                          group.cp,
+                          group.ep,
+                          group.microbatch_size,
+                          static_cast<int>(group.recompute),
+                          group.dp};
   key.push_back(own.is_longer ? static_cast<int>(point.data_parallel) : 0);
   std::shared_ptr<const std::vector<double>> ends;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto found = replays_.find(key);
     if (found != replays_.end()) ends = found->second;
+    // What runs beside passes makes no step shorter, and beside those of fsdp
+    // runs all that runs beside those of zero2.
+    for (const DataParallel less :
+         {DataParallel::kNone, DataParallel::kZero2}) {
+      if (ends != nullptr || !own.is_longer || less >= point.data_parallel) {
+        continue;
+      }
+      std::vector<int> shorter = key;
+      shorter.back() = static_cast<int>(less);
+      const auto other = replays_.find(shorter);
+      if (other == replays_.end()) continue;
+      double end_s = 0;
+      for (const double each : *other->second) end_s = std::max(end_s, each);
+      if (end_s > most_s) return std::max(closed_s, end_s);
+    }
   }
   if (ends == nullptr) {
     const double pair = space_->request().base.costs.pair_factor.value_or(1);
+    NullObserver observer;
     ends = std::make_shared<const std::vector<double>>(
-        EndsOf(*order->schedule, own.stages,
-               least_factor_ / std::min(1.0, pair), LeastHop(group), pair));
+        Replayed(*order, own.stages, least_factor_ / std::min(1.0, pair),
+                 nullptr, LeastHop(group), pair, observer));
     const std::lock_guard<std::mutex> lock(mutex_);
     replays_.try_emplace(std::move(key), ends);
   }

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <functional>
 #include <iterator>
-#include <optional>
 #include <thread>
 #include <utility>
 
@@ -17,7 +16,7 @@ namespace {
 
 constexpr size_t kBatch = 32;        // points that are worked on together
 constexpr size_t kGroupBatch = 256;  // groups
-constexpr size_t kGroupsBeforeCopies = 1 << 16;
+constexpr size_t kMostWaiting = 1 << 16;
 constexpr int64_t kOrders = 64;  // of the points of a group, at most
 
 // Calls work(0) to work(count - 1) on some threads.
@@ -66,33 +65,22 @@ void PlanSearch::MakeGroups() {
 void PlanSearch::Explore() {
   constexpr double kNone = std::numeric_limits<double>::infinity();
   while (true) {
-    const double group_score =
+    const double group_s =
         next_group_ < groups_.size() ? groups_[next_group_].score : kNone;
-    const double point_score = points_.empty() ? kNone : points_.top().score;
-    const double copies_score = copies_.empty() ? kNone : copies_.top().score;
-    const double score = std::min(group_score, point_score);
-    const bool goes_on = std::isfinite(score) && !IsOut(score);
-    // Where little fits without copies, some with them are tried meanwhile.
-    const bool waits = best_.size() < kExact && opened_ < kGroupsBeforeCopies;
-    const bool copies = std::isfinite(copies_score) && !IsOut(copies_score) &&
-                        (!goes_on || (!waits && copies_score < score));
-    const auto look = [&](std::priority_queue<OpenPoint>* points,
-                          double until) {
-      if (!points->top().is_refined()) {
-        Refine(points, until);
-      } else {
-        TryPoints(points, until);
-      }
-    };
-    if (copies) {
-      opened_ = 0;
-      look(&copies_, kNone);
-    } else if (!goes_on) {
-      return;
-    } else if (group_score <= point_score) {
-      OpenGroups(point_score);
+    const double point_s = points_.empty() ? kNone : points_.top().score;
+    // Where little fits without copies they do not wait for ever.
+    const bool waits = best_.size() < kExact && std::isfinite(group_s) &&
+                       waiting_.size() < kMostWaiting;
+    const double waiting_s =
+        waits || waiting_.empty() ? kNone : waiting_.front()->score;
+    const double least_s = std::min({group_s, point_s, waiting_s});
+    if (std::isinf(least_s) || (IsOut(least_s) && !waits)) return;
+    if (waiting_s == least_s) {
+      OpenWaiting(std::min(group_s, point_s));
+    } else if (group_s == least_s) {
+      OpenGroups(point_s);
     } else {
-      look(&points_, group_score);
+      TryPoints(std::min(group_s, waiting_s));
     }
   }
 }
@@ -103,35 +91,84 @@ void PlanSearch::OpenGroups(double until) {
          groups_[next_group_].score <= until) {
     batch.push_back(&groups_[next_group_++]);
   }
-  opened_ += batch.size();
-  std::vector<std::vector<OpenPoint>> opened(batch.size());
-  InThreads(options_.workers, batch.size(), [&](size_t index) {
-    const OpenGroup& group = *batch[index];
-    int64_t order = group.order * kOrders;
-    std::optional<OpenPoint> copies;
-    double score = 0;
-    const DataParallel* sharding = nullptr;
-    const std::vector<PlanPoint> points = space_.PointsOf(group.group);
-    for (const PlanPoint& point : points) {
-      // Copies take nothing off the bound on time.
-      if (sharding == nullptr || *sharding != point.data_parallel) {
-        sharding = &point.data_parallel;
-        score = std::max(group.score,
-                         options_.bound_factor *
-                             ScoreOf(point.group, bounds_.StepSeconds(point)));
-      }
-      if (point.offload == OffloadMode::kNone) {
-        opened[index].push_back({score, order, point});
-      } else if (!copies || score < copies->score) {
-        copies = {score, order, point, OpenPoint::Known::kGroup};
-      }
-      ++order;
+  if (best_.size() >= kExact) {
+    Open(batch, Which::kAll);
+    return;
+  }
+  Open(batch, Which::kWithout);
+  waiting_.insert(waiting_.end(), batch.begin(), batch.end());
+}
+
+void PlanSearch::OpenWaiting(double until) {
+  std::vector<const OpenGroup*> batch;
+  while (!waiting_.empty() && batch.size() < kGroupBatch &&
+         waiting_.front()->score <= until) {
+    batch.push_back(waiting_.front());
+    waiting_.pop_front();
+  }
+  Open(batch, Which::kWith);
+}
+
+// Bounds from the cheapest on, each for what those before it have left.
+std::vector<PlanSearch::Opened> PlanSearch::PointsOf(const OpenGroup& group,
+                                                     Which which) {
+  std::vector<Opened> opened;
+  std::vector<PlanPoint> points;
+  const double one = ScoreOf(group.group, 1);
+  const double most = Most();
+  int64_t order = group.order * kOrders;
+  for (const PlanPoint& point : space_.PointsOf(group.group)) {
+    const bool copies = point.offload != OffloadMode::kNone;
+    if (which == Which::kAll || copies == (which == Which::kWith)) {
+      opened.push_back({{group.score, order, point}});
+      points.push_back(point);
     }
-    if (copies) opened[index].push_back(*copies);
+    ++order;
+  }
+  const std::vector<double> bytes =
+      bounds_.MemoryBytes(points, most / one, &context_);
+  // Points of a sharding stand together, and copies take nothing off the bound
+  // on time.
+  const auto bound = [&](auto seconds_of) {
+    const Opened* before = nullptr;
+    for (Opened& each : opened) {
+      if (each.bytes > bounds_.memory_limit()) continue;
+      const bool same = before != nullptr && before->open.point.data_parallel ==
+                                                 each.open.point.data_parallel;
+      each.open.score =
+          same ? before->open.score
+               : std::max(each.open.score, options_.bound_factor * one *
+                                               seconds_of(each.open.point));
+      before = &each;
+    }
+  };
+  for (size_t index = 0; index < opened.size(); ++index) {
+    opened[index].bytes = bytes[index];
+  }
+  const auto is_out = [&](const Opened& each) {
+    return each.open.score * (1 - kBoundRounding) > most;
+  };
+  bound([&](const PlanPoint& point) { return bounds_.StepSeconds(point); });
+  std::erase_if(opened, is_out);
+  bound([&](const PlanPoint& point) {
+    return bounds_.ReplaySeconds(point, most / one * (1 + 2 * kBoundRounding));
   });
-  for (const std::vector<OpenPoint>& points : opened) {
-    for (const OpenPoint& point : points) {
-      (point.known == OpenPoint::Known::kGroup ? copies_ : points_).push(point);
+  std::erase_if(opened, is_out);
+  return opened;
+}
+
+void PlanSearch::Open(const std::vector<const OpenGroup*>& batch, Which which) {
+  std::vector<std::vector<Opened>> opened(batch.size());
+  InThreads(options_.workers, batch.size(), [&](size_t index) {
+    opened[index] = PointsOf(*batch[index], which);
+  });
+  for (const std::vector<Opened>& points : opened) {
+    for (const Opened& each : points) {
+      if (each.bytes > bounds_.memory_limit()) {
+        KeepOut(each.open.point, each.bytes, each.open.score);
+      } else {
+        points_.push(each.open);
+      }
     }
   }
 }
@@ -143,91 +180,70 @@ void PlanSearch::KeepOut(const PlanPoint& point, double bytes, double score) {
     outcome_.smallest_bytes = bytes;
   }
   if (!outcome_.kept_out || score < outcome_.kept_out_s) {
+    // Bounds of groups are not looked at further where nothing fits.
+    score =
+        std::max(score, options_.bound_factor *
+                            ScoreOf(point.group, bounds_.StepSeconds(point)));
+  }
+  if (!outcome_.kept_out || score < outcome_.kept_out_s) {
     outcome_.kept_out = point;
     outcome_.kept_out_s = score;
   }
 }
 
-// Copies take time and never give any: an order runs no faster with them.
-bool PlanSearch::IsDominated(const PlanPoint& point, int64_t order) {
-  if (point.offload == OffloadMode::kNone ||
-      fitting_.count(order - OffloadIndex(point)) == 0) {
-    return false;
+// Is it known what becomes of a point with copies, or what it takes without?
+bool PlanSearch::IsKnown(const OpenPoint& open) {
+  const OffloadMode mode = open.point.offload;
+  if (mode == OffloadMode::kNone) return false;
+  // Copies take time and never give any: an order runs no faster with them.
+  const int64_t without = open.order - OffloadIndex(open.point);
+  if (fitting_.count(without) > 0) {
+    ++outcome_.counts.dominated;
+    return true;
   }
-  ++outcome_.counts.dominated;
+  // An order has the same copies whatever is sharded.
+  const auto planned = planned_.find({open.order / kOrders, mode});
+  if (planned == planned_.end()) return false;
+  const double bytes = bounds_.BytesBeside(open.point, planned->second);
+  if (bytes > bounds_.memory_limit()) {
+    KeepOut(open.point, bytes, open.score);
+    return true;
+  }
+  const auto timed = without_.find(without);
+  if (open.is_timed || timed == without_.end()) return false;
+  OpenPoint again = open;
+  again.is_timed = true;
+  again.score =
+      std::max(open.score, options_.bound_factor *
+                               ScoreOf(open.point.group, timed->second));
+  points_.push(again);
   return true;
 }
 
-std::vector<PlanSearch::Refined> PlanSearch::RefinedOf(const OpenPoint& open,
-                                                       double most_s) {
-  std::vector<Refined> all;
-  if (open.known == OpenPoint::Known::kGroup) {
-    int64_t order = open.order / kOrders * kOrders;
-    std::vector<PlanPoint> points;
-    for (const PlanPoint& point : space_.PointsOf(open.point.group)) {
-      if (point.offload != OffloadMode::kNone) {
-        points.push_back(point);
-        all.push_back({{open.score, order, point}});
-      }
-      ++order;
-    }
-    const std::vector<double> bytes =
-        bounds_.MemoryWithCopies(points, most_s, &context_);
-    for (size_t index = 0; index < all.size(); ++index) {
-      all[index].bytes = bytes[index];
-    }
-  } else {
-    all.push_back({open, bounds_.MemoryBytes(open.point)});
-  }
-  for (Refined& each : all) {
-    OpenPoint& own = each.open;
-    own.known = OpenPoint::Known::kReplayed;
-    if (each.bytes > bounds_.memory_limit()) continue;
-    own.score = std::max(
-        own.score,
-        options_.bound_factor *
-            ScoreOf(own.point.group, bounds_.ReplaySeconds(own.point)));
-  }
-  return all;
-}
-
-// What does not fit leaves, and orders are replayed. Copies have to take away
-// enough in the time that a step may have.
-void PlanSearch::Refine(std::priority_queue<OpenPoint>* points, double until) {
+void PlanSearch::TryPoints(double until) {
   std::vector<OpenPoint> batch;
-  while (!points->empty() && batch.size() < kGroupBatch) {
-    const OpenPoint& top = points->top();
-    if (top.is_refined() || top.score > until || IsOut(top.score)) break;
+  std::vector<OpenPoint> later;
+  std::set<int64_t> now;         // orders without copies
+  std::set<int64_t> groups_now;  // whose copies are looked at
+  while (!points_.empty() && batch.size() < kBatch &&
+         points_.top().score <= until && !IsOut(points_.top().score)) {
+    const OpenPoint top = points_.top();
+    points_.pop();
+    if (IsKnown(top)) continue;
+    const int64_t without = top.order - OffloadIndex(top.point);
+    const bool copies = top.point.offload != OffloadMode::kNone;
+    // Let it be seen first whether the run fits without copies, and what is the
+    // same for others of the group.
+    if ((copies && now.count(without) > 0) ||
+        (copies && !top.is_timed &&
+         !groups_now.insert(top.order / kOrders).second)) {
+      later.push_back(top);
+      continue;
+    }
+    if (!copies) now.insert(without);
     batch.push_back(top);
-    points->pop();
   }
-  double most = Threshold();
-  if (options_.confirm) most = std::max(most, first_ * kMostWidened);
-  std::vector<std::vector<Refined>> refined(batch.size());
-  InThreads(options_.workers, batch.size(), [&](size_t index) {
-    refined[index] =
-        RefinedOf(batch[index], most / ScoreOf(batch[index].point.group, 1));
-  });
-  for (const std::vector<Refined>& each : refined) {
-    for (const Refined& own : each) {
-      if (own.bytes > bounds_.memory_limit()) {
-        KeepOut(own.open.point, own.bytes, own.open.score);
-      } else {
-        points->push(own.open);
-      }
-    }
-  }
-}
-
-void PlanSearch::TryPoints(std::priority_queue<OpenPoint>* points,
-                           double until) {
-  std::vector<OpenPoint> batch;
-  while (!points->empty() && batch.size() < kBatch) {
-    const OpenPoint& top = points->top();
-    if (!top.is_refined() || top.score > until || IsOut(top.score)) break;
-    if (!IsDominated(top.point, top.order)) batch.push_back(top);
-    points->pop();
-  }
+  for (const OpenPoint& open : later) points_.push(open);
   std::vector<Tried> tried(batch.size());
   InThreads(options_.workers, batch.size(),
             [&](size_t index) { Try(batch[index], &tried[index]); });
@@ -239,29 +255,31 @@ void PlanSearch::TryPoints(std::priority_queue<OpenPoint>* points,
 // A plan of copies takes longer than all else that a run needs. Before it is
 // made, what could be away at all bounds the memory, and the same run without
 // copies, which is no slower, the time.
-void PlanSearch::TryWithoutCopies(const PlanPoint& point, Tried* tried) {
+void PlanSearch::TryWithoutCopies(const OpenPoint& open, Tried* tried) {
+  const PlanPoint& point = open.point;
   tried->without_s = 0;
-  tried->bytes = bounds_.PlannedBytes(point, &context_);
-  tried->fits = tried->bytes <= bounds_.memory_limit();
-  if (!tried->fits) return;
+  if (planned_.count({open.order / kOrders, point.offload}) == 0) {
+    tried->live =
+        bounds_.LeastLive(point.group, std::isfinite(Threshold()), &context_);
+    tried->bytes = bounds_.BytesBeside(point, tried->live.at(point.offload));
+    tried->fits = tried->bytes <= bounds_.memory_limit();
+    if (!tried->fits) return;
+  }
   PlanPoint without = point;
   without.offload = OffloadMode::kNone;
-  absl::StatusOr<PreparedRun> prepared =
-      Prepare(space_.ConfigOf(without), &context_);
-  // The run itself will say why.
-  if (!prepared.ok()) return;
-  const absl::StatusOr<SimulatedRun> run = Simulate(*std::move(prepared));
+  // The run itself will say what is wrong.
+  const absl::StatusOr<SimulatedRun> run =
+      Simulate(space_.CandidateOf(without), &context_);
   if (run.ok()) tried->without_s = run->report.iteration_s;
 }
 
 void PlanSearch::Try(const OpenPoint& open, Tried* tried) {
-  if (open.point.offload != OffloadMode::kNone &&
-      open.known != OpenPoint::Known::kRunWithout) {
-    TryWithoutCopies(open.point, tried);
+  if (open.point.offload != OffloadMode::kNone && !open.is_timed) {
+    TryWithoutCopies(open, tried);
     return;
   }
   absl::StatusOr<PreparedRun> prepared =
-      Prepare(space_.ConfigOf(open.point), &context_);
+      Prepare(space_.CandidateOf(open.point), &context_);
   tried->status = prepared.status();
   if (!prepared.ok()) return;
   if (prepared->memory) {
@@ -269,6 +287,13 @@ void PlanSearch::Try(const OpenPoint& open, Tried* tried) {
     tried->bytes =
         static_cast<double>(memory.ranks[memory.WorstRank()].needed());
     tried->fits = prepared->memory->fits();
+    if (open.is_timed) {
+      std::vector<double>& live = tried->live[open.point.offload];
+      for (const RankMemory& rank : memory.ranks) {
+        live.push_back(static_cast<double>(rank.peak()) -
+                       static_cast<double>(rank.fixed.total()));
+      }
+    }
   }
   tried->fits = tried->fits && prepared->limit().ok();
   if (!tried->fits) return;
@@ -300,17 +325,16 @@ void PlanSearch::Take(const OpenPoint& open, Tried tried) {
     ++outcome_.counts.reasons[std::string(tried.status.message())];
     return;
   }
+  for (auto& [mode, live] : tried.live) {
+    planned_[{open.order / kOrders, mode}] = std::move(live);
+  }
   if (!tried.fits) {
     KeepOut(open.point, tried.bytes, open.score);
     return;
   }
   if (tried.without_s >= 0) {
-    OpenPoint timed = open;
-    timed.known = OpenPoint::Known::kRunWithout;
-    timed.score =
-        std::max(open.score, options_.bound_factor *
-                                 ScoreOf(open.point.group, tried.without_s));
-    copies_.push(timed);
+    without_[open.order - OffloadIndex(open.point)] = tried.without_s;
+    if (!IsKnown(open)) points_.push(open);
     return;
   }
   ++outcome_.counts.simulated;

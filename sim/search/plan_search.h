@@ -3,10 +3,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <limits>
+#include <map>
 #include <queue>
 #include <set>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -44,11 +47,8 @@ class PlanSearch {
     double score = 0;
     int64_t order = 0;
     PlanPoint point;
-    // What `score` is of; kRunWithout: with copies, of the run without them.
-    // kGroup: it stands for all points of its group with copies.
-    enum class Known : uint8_t { kGroup, kClosed, kReplayed, kRunWithout };
-    Known known = Known::kClosed;
-    bool is_refined() const { return known >= Known::kReplayed; }
+    // With copies: `score` is that of the same run without them.
+    bool is_timed = false;
     // The smallest on top of a queue.
     friend bool operator<(const OpenPoint& one, const OpenPoint& other) {
       return std::tie(one.score, one.order) >
@@ -63,6 +63,8 @@ class PlanSearch {
     double bytes = 0;
     PlanResult result;
     double without_s = -1;  // seconds without copies, where that was all
+    // [rank] what is kept besides what is there all the time, or the least.
+    std::map<OffloadMode, std::vector<double>> live;
   };
 
   // What is minimised, for a step of so many seconds.
@@ -84,26 +86,32 @@ class PlanSearch {
     return score * (1 - kBoundRounding) > Threshold();
   }
 
-  // Until every group and point that is left is out. Points with copies wait
-  // until enough of those without say how fast a step must be.
+  // Until every group and point that is left is out.
   void Explore();
+  // Points of groups whose own bounds do not keep them out.
+  enum class Which { kAll, kWithout, kWith };
   void OpenGroups(double until);
-  void KeepOut(const PlanPoint& point, double bytes, double score);
-  void TryPoints(std::priority_queue<OpenPoint>* points, double until);
-  void Refine(std::priority_queue<OpenPoint>* points, double until);
-  // A point, or those that one stands for, with least bytes.
-  struct Refined {
+  void OpenWaiting(double until);
+  void Open(const std::vector<const OpenGroup*>& batch, Which which);
+  struct Opened {
     OpenPoint open;
     double bytes = 0;
   };
-  std::vector<Refined> RefinedOf(const OpenPoint& open, double most_s);
-  bool IsDominated(const PlanPoint& point, int64_t order);
+  std::vector<Opened> PointsOf(const OpenGroup& group, Which which);
+  // The score that a point may have at most, confirmations included.
+  double Most() const {
+    return options_.confirm ? std::max(Threshold(), first_ * kMostWidened)
+                            : Threshold();
+  }
+  void KeepOut(const PlanPoint& point, double bytes, double score);
+  void TryPoints(double until);
+  bool IsKnown(const OpenPoint& open);
   int64_t OffloadIndex(const PlanPoint& point) const {
     const std::vector<OffloadMode>& all = space_.offloads();
     return std::find(all.begin(), all.end(), point.offload) - all.begin();
   }
   void Try(const OpenPoint& open, Tried* tried);
-  void TryWithoutCopies(const PlanPoint& point, Tried* tried);
+  void TryWithoutCopies(const OpenPoint& open, Tried* tried);
   void Take(const OpenPoint& open, Tried tried);
   double Slack(const PlanGroup& group) const;
   void Confirm();
@@ -122,10 +130,14 @@ class PlanSearch {
   RunContext& context_;
   std::vector<OpenGroup> groups_;
   size_t next_group_ = 0;
-  size_t opened_ = 0;  // groups since points with copies were looked at
+  // Groups whose points with copies wait until enough of those without say how
+  // fast a step must be.
+  std::deque<const OpenGroup*> waiting_;
   std::priority_queue<OpenPoint> points_;
-  std::priority_queue<OpenPoint> copies_;  // with copies
-  std::set<int64_t> fitting_;              // orders without offload that fit
+  std::set<int64_t> fitting_;  // orders without offload that fit
+  // What orders keep with copies at least, by their group and mode.
+  std::map<std::pair<int64_t, OffloadMode>, std::vector<double>> planned_;
+  std::map<int64_t, double> without_;  // seconds of orders without copies
   std::set<int64_t> failed_;
   std::vector<PlanResult> results_;
   double first_ = std::numeric_limits<double>::infinity();

@@ -403,6 +403,12 @@ RunConfig PlanSpace::ConfigOf(const PlanPoint& point) const {
   return config;
 }
 
+RunConfig PlanSpace::CandidateOf(const PlanPoint& point) const {
+  RunConfig config = ConfigOf(point);
+  config.defaulted = GivenPaths(config);
+  return config;
+}
+
 std::string PlanSpace::NameOf(const PlanPoint& point) const {
   const PlanGroup& group = point.group;
   std::vector<std::string> parts;

@@ -111,6 +111,9 @@ class PlanSpace {
   const ScheduleFacts& Facts(int schedule, int pp, int vpp, int microbatches);
   TrainingSpec TrainingOf(const PlanGroup& group) const;
   RunConfig ConfigOf(const PlanPoint& point) const;
+  // The same of one among many, which is not told what has no effect there:
+  // that takes as long as the run.
+  RunConfig CandidateOf(const PlanPoint& point) const;
   // "tp 8, pp 4, dp 16, interleaved-1f1b, vpp 5, ...".
   std::string NameOf(const PlanPoint& point) const;
 

@@ -156,7 +156,10 @@ class SocketMeeting {
 
   void RemovePlace(int process) const {
     const std::string path = PathOf(process);
-    if (!own_.number.empty() && ReadJobPlace(path).number == own_.number) {
+    const JobPlace place = ReadJobPlace(path);
+    // Several may speak for process 0; each removes what it has written.
+    if (!own_.number.empty() && place.number == own_.number &&
+        (process > 0 || place == own_)) {
       ::unlink(path.c_str());
     }
   }
@@ -322,8 +325,11 @@ class SocketMeeting {
           [&](const Greeting& each) { return each.process == process; });
       const JobPlace place = ReadJobPlace(PathOf(process));
       if (found != greetings_.end()) {
-        // Who has removed its file may still have something to say.
-        if (place.number.empty() || found->place == place) continue;
+        // Of the same job: who has removed or replaced the file may still
+        // have something to say here.
+        if (place.number.empty() || found->place.number == place.number) {
+          continue;
+        }
         greetings_.erase(found);
       }
       if (place.number.empty()) continue;

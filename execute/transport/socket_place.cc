@@ -62,7 +62,9 @@ absl::Status WriteJobPlace(const std::string& path, const JobPlace& place) {
   const std::string text =
       absl::StrCat(kFormat, "\n", place.number, "\n", place.machine, "\n",
                    place.address, "\n", place.port, "\n");
-  const std::string part = absl::StrCat(path, ".part", ::getpid());
+  // Of this process alone, on whatever machine.
+  const std::string part =
+      absl::StrCat(path, ".part", ::getpid(), ".", place.port);
   const int file = ::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   const bool wrote = file >= 0 && ::write(file, text.data(), text.size()) ==
                                       static_cast<ssize_t>(text.size());

@@ -19,7 +19,7 @@ def points(results, suffix):
         label = row.get("label", "").replace(" devices", "")
         number = label[: len(label) - len(suffix)] if suffix else label
         if label.endswith(suffix) and number.isdigit():
-            found.append((int(number), row["child_cpu_s"]))
+            found.append((int(number), 1e-3 * row["cpu_ms"]))
     return sorted(found)
 
 

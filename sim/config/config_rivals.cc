@@ -4,26 +4,17 @@
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "sim/config/run_config.h"
 
 namespace pipewright {
 namespace {
 
-// True also for "costs.uniform.forward_ms", the field with a unit behind it,
-// and for a field of a section.
-bool IsField(absl::string_view path, absl::string_view field) {
-  static const auto* const known = [] {
-    const std::vector<std::string> paths = ConfigPaths();
-    return new std::set<std::string>(paths.begin(), paths.end());
-  }();
-  if (path == field) return true;
-  if (known->count(std::string(path)) > 0) {
-    return absl::StartsWith(path, absl::StrCat(field, "."));
-  }
+// Is `path` the field, or a field of that section? What is no field may be one
+// with a unit behind it, as "costs.uniform.forward_ms".
+bool IsField(absl::string_view path, bool known, absl::string_view field) {
   return absl::ConsumePrefix(&path, field) &&
-         (path[0] == '_' || path[0] == '.');
+         (path.empty() || path[0] == '.' || (!known && path[0] == '_'));
 }
 
 }  // namespace
@@ -78,9 +69,14 @@ std::vector<std::string> RivalsOf(const std::string& path) {
       path == "costs.analytic.launch_time") {
     return found;
   }
+  static const auto* const fields = [] {
+    const std::vector<std::string> paths = ConfigPaths();
+    return new std::set<std::string>(paths.begin(), paths.end());
+  }();
+  const bool known = fields->count(path) > 0;
   for (const auto& [one, other] : *rivals) {
-    if (IsField(path, one)) found.push_back(other);
-    if (IsField(path, other)) found.push_back(one);
+    if (IsField(path, known, one)) found.push_back(other);
+    if (IsField(path, known, other)) found.push_back(one);
   }
   const auto whole_section = [&](absl::string_view section,
                                  absl::string_view kept) {

@@ -44,6 +44,7 @@ struct PlanCounts {
   int64_t dominated = 0;  // offload where nothing has to go: never faster
   int64_t simulated = 0;
   int64_t refused = 0;
+  int64_t tried = 0;  // were prepared, some for what they are without copies
   std::map<std::string, int64_t> reasons;  // of what was refused
 };
 

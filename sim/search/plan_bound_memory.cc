@@ -254,10 +254,12 @@ std::map<OffloadMode, std::vector<double>> PlanBounds::LeastLive(
             live[point.offload][rank] = least;
             return least;
           });
-  // Copies of half take away no more than those of all.
-  for (auto& [mode, own] : live) {
-    for (int rank = 0; rank < group.pp; ++rank) {
-      own[rank] = std::max(own[rank], live[OffloadMode::kFull][rank]);
+  // No other copies take away more than those of all.
+  if (const auto all = live.find(OffloadMode::kFull); all != live.end()) {
+    for (auto& [mode, own] : live) {
+      for (int rank = 0; rank < group.pp; ++rank) {
+        own[rank] = std::max(own[rank], all->second[rank]);
+      }
     }
   }
   return live;

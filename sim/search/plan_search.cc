@@ -7,7 +7,6 @@
 #include <thread>
 #include <utility>
 
-#include "sim/config/least_bytes.h"
 #include "sim/report/peak_memory.h"
 #include "sim/run/simulated_run.h"
 
@@ -318,6 +317,7 @@ void PlanSearch::Try(const OpenPoint& open, Tried* tried) {
 }
 
 void PlanSearch::Take(const OpenPoint& open, Tried tried) {
+  ++outcome_.counts.tried;
   if (tried.status.code() == absl::StatusCode::kResourceExhausted) {
     tried.fits = false;
   } else if (!tried.status.ok()) {

@@ -9,6 +9,7 @@
 #include "sim/base/check.h"
 #include "sim/diagnose/diagnosis.h"
 #include "sim/diagnose/read_table.h"
+#include "tests/bench/headline.h"
 
 namespace pipewright {
 namespace {
@@ -60,9 +61,8 @@ MeasuredJob BenchJob(const std::string& table) {
 
 void BM_ReadJobTable(benchmark::State& state) {
   const std::string table = BenchTable();
-  for (auto _ : state) {
-    benchmark::DoNotOptimize(BenchJob(table).num_ops());
-  }
+  Headline(state,
+           [&] { return static_cast<double>(BenchJob(table).num_ops()); });
   state.SetBytesProcessed(static_cast<int64_t>(state.iterations()) *
                           static_cast<int64_t>(table.size()));
 }
@@ -70,9 +70,10 @@ BENCHMARK(BM_ReadJobTable)->Unit(benchmark::kMillisecond);
 
 void BM_Diagnose(benchmark::State& state) {
   const MeasuredJob job = BenchJob(BenchTable());
-  for (auto _ : state) {
+  Headline(state, [&] {
     benchmark::DoNotOptimize(Diagnose(job, ComputeIdeal::kMean).ideal_s);
-  }
+    return static_cast<double>(job.num_ops());
+  });
   state.counters["operations"] = static_cast<double>(job.start_s.size());
 }
 BENCHMARK(BM_Diagnose)->Unit(benchmark::kMillisecond);

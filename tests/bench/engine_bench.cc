@@ -1,6 +1,5 @@
 // How fast engines and the steps before them are. `passes/s` counts scheduled
-// passes of all replicas; `ratio` is the time over that of HandWritten1f1b in
-// the same run, because machines differ.
+// passes of all replicas.
 #include <benchmark/benchmark.h>
 #include <sys/resource.h>
 
@@ -19,12 +18,13 @@
 #include "sim/topology/mapping.h"
 #include "sim/topology/registry.h"
 #include "sim/topology/system.h"
+#include "tests/bench/headline.h"
 
 namespace pipewright {
 namespace {
 
-constexpr int kRanks = 16;
-constexpr int kMicrobatches = 65536;
+constexpr int kRanks = kHandWrittenRanks;
+constexpr int kMicrobatches = kHandWrittenMicrobatches;
 constexpr const char* kSchedules[] = {"1f1b", "interleaved-1f1b", "zb-h1"};
 
 std::shared_ptr<const Schedule> Build(const char* name, int microbatches) {
@@ -55,77 +55,14 @@ Program LowerOrDie(std::shared_ptr<const Schedule> schedule,
   return *std::move(program);
 }
 
-// Microbatches by microbatches, as one would write it down for 1F1B alone: no
-// orders, no lanes, no queues. What a general engine costs over it is ratio.
-double HandWritten(int microbatches) {
-  constexpr double kForward = 0.018522;
-  constexpr double kBackward = 0.018086 + 0.009337;
-  constexpr double kHop = 0.000601;
-  std::vector<double> clock(kRanks, 0);
-  std::vector<std::vector<double>> forward_end(
-      kRanks, std::vector<double>(2 * kRanks, 0));
-  std::vector<double> backward_end(kRanks, 0);
-  const auto run_forward = [&](int rank, int microbatch) {
-    double start = clock[rank];
-    if (rank > 0) {
-      start = std::max(start,
-                       forward_end[rank - 1][microbatch % (2 * kRanks)] + kHop);
-    }
-    clock[rank] = start + kForward;
-    forward_end[rank][microbatch % (2 * kRanks)] = clock[rank];
-  };
-  for (int rank = 0; rank < kRanks; ++rank) {
-    for (int microbatch = 0; microbatch < kRanks - 1 - rank; ++microbatch) {
-      run_forward(rank, microbatch);
-    }
-  }
-  for (int microbatch = 0; microbatch < microbatches; ++microbatch) {
-    for (int rank = 0; rank < kRanks; ++rank) {
-      const int forward = microbatch + kRanks - 1 - rank;
-      if (forward < microbatches) run_forward(rank, forward);
-    }
-    for (int rank = kRanks - 1; rank >= 0; --rank) {
-      double start = clock[rank];
-      if (rank < kRanks - 1) {
-        start = std::max(start, backward_end[rank + 1] + kHop);
-      }
-      clock[rank] = start + kBackward;
-      backward_end[rank] = clock[rank];
-    }
-  }
-  return *std::max_element(clock.begin(), clock.end());
-}
-
 void CountPasses(benchmark::State& state, int64_t passes) {
   state.counters["passes/s"] =
       benchmark::Counter(static_cast<double>(passes),
                          benchmark::Counter::kIsIterationInvariantRate);
 }
 
-double CpuSeconds() {
-  timespec now;
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) +
-         1e-9 * static_cast<double>(now.tv_nsec);
-}
-
-// Seconds a pass of the hand-written loop, measured once in this run.
-double HandWrittenSecondsPerPass() {
-  static const double seconds = [] {
-    constexpr int kRepetitions = 10;
-    benchmark::DoNotOptimize(HandWritten(kMicrobatches));
-    const double begin = CpuSeconds();
-    for (int repetition = 0; repetition < kRepetitions; ++repetition) {
-      benchmark::DoNotOptimize(HandWritten(kMicrobatches));
-    }
-    return (CpuSeconds() - begin) / kRepetitions /
-           (2.0 * kRanks * kMicrobatches);
-  }();
-  return seconds;
-}
-
 void BM_HandWritten1f1b(benchmark::State& state) {
-  for (auto _ : state) benchmark::DoNotOptimize(HandWritten(kMicrobatches));
+  for (auto _ : state) benchmark::DoNotOptimize(HandWritten1f1b(kMicrobatches));
   CountPasses(state, int64_t{2} * kRanks * kMicrobatches);
 }
 BENCHMARK(BM_HandWritten1f1b)->Unit(benchmark::kMillisecond);
@@ -134,17 +71,12 @@ void BM_FastRun(benchmark::State& state) {
   const auto schedule =
       Build(kSchedules[state.range(0)], static_cast<int>(state.range(1)));
   const Program program = LowerOrDie(schedule, Options(*schedule));
-  const double hand_written = HandWrittenSecondsPerPass();
-  const double begin = CpuSeconds();
-  for (auto _ : state) {
-    benchmark::DoNotOptimize(RunFast(program, {}));
-  }
-  const double seconds = CpuSeconds() - begin;
+  Headline(state, [&] {
+    const RunSummary run = RunFast(program, {}).value();
+    return static_cast<double>(run.simulated_ops);
+  });
   state.SetLabel(schedule->name);
   CountPasses(state, schedule->num_passes());
-  state.counters["ratio"] = seconds / static_cast<double>(state.iterations()) /
-                            static_cast<double>(schedule->num_passes()) /
-                            hand_written;
 }
 BENCHMARK(BM_FastRun)
     ->ArgsProduct({{0, 1, 2}, {4096, 16384, kMicrobatches}})
@@ -154,16 +86,17 @@ BENCHMARK(BM_FastRun)
 // Everything that the command does but start-up and printing.
 void BM_WholeCommand(benchmark::State& state) {
   int64_t passes = 0;
-  for (auto _ : state) {
+  Headline(state, [&] {
     const auto schedule = Build(kSchedules[state.range(0)], kMicrobatches);
     PW_CHECK(VerifySchedule(*schedule).ok());
     LowerOptions options = Options(*schedule);
     options.iterations = 0;
     const Program program = LowerOrDie(schedule, options);
-    benchmark::DoNotOptimize(RunFast(program, {}));
+    const RunSummary run = RunFast(program, {}).value();
     benchmark::DoNotOptimize(PeakActivations(*schedule, 1));
     passes = schedule->num_passes();
-  }
+    return static_cast<double>(run.simulated_ops);
+  });
   state.SetLabel(kSchedules[state.range(0)]);
   CountPasses(state, passes);
 }
@@ -171,18 +104,22 @@ BENCHMARK(BM_WholeCommand)->DenseRange(0, 2)->Unit(benchmark::kMillisecond);
 
 void BM_Verify(benchmark::State& state) {
   const auto schedule = Build(kSchedules[state.range(0)], kMicrobatches);
-  for (auto _ : state) {
-    benchmark::DoNotOptimize(VerifySchedule(*schedule));
-  }
+  Headline(state, [&] {
+    PW_CHECK(VerifySchedule(*schedule).ok());
+    return static_cast<double>(schedule->num_passes());
+  });
+  state.SetLabel(schedule->name);
   CountPasses(state, schedule->num_passes());
 }
 BENCHMARK(BM_Verify)->DenseRange(0, 2)->Unit(benchmark::kMillisecond);
 
 void BM_Generate(benchmark::State& state) {
   int64_t passes = 0;
-  for (auto _ : state) {
+  Headline(state, [&] {
     passes = Build(kSchedules[state.range(0)], kMicrobatches)->num_passes();
-  }
+    return static_cast<double>(passes);
+  });
+  state.SetLabel(kSchedules[state.range(0)]);
   CountPasses(state, passes);
 }
 BENCHMARK(BM_Generate)->DenseRange(0, 2)->Unit(benchmark::kMillisecond);
@@ -238,22 +175,10 @@ Program Sharded(int replicas) {
 void BM_SimgridSharded(benchmark::State& state) {
   const Program program = Sharded(static_cast<int>(state.range(0)));
   RunSummary run;
-  rusage usage;
-  getrusage(RUSAGE_CHILDREN, &usage);
-  const auto seconds = [&] {
-    return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-           1e-6 * static_cast<double>(usage.ru_utime.tv_usec +
-                                      usage.ru_stime.tv_usec);
-  };
-  const double begin_s = seconds();
-  for (auto _ : state) {
-    absl::StatusOr<RunSummary> result = RunSimgrid(program, {});
-    PW_CHECK(result.ok());
-    run = *std::move(result);
-  }
-  getrusage(RUSAGE_CHILDREN, &usage);
-  state.counters["child_cpu_s"] =
-      (seconds() - begin_s) / static_cast<double>(state.iterations());
+  Headline(state, [&] {
+    run = RunSimgrid(program, {}).value();
+    return static_cast<double>(run.flows + run.timers);
+  });
   state.counters["flows"] = static_cast<double>(run.flows);
   CountPasses(state, run.passes * program.replicas * run.iterations());
 }
@@ -270,11 +195,10 @@ void BM_Simgrid4096(benchmark::State& state) {
   const Program program = Large(state.range(0) > 0);
   const EngineOptions options = {.time_lone_transfers = state.range(0) != 1};
   RunSummary run;
-  for (auto _ : state) {
-    absl::StatusOr<RunSummary> result = RunSimgrid(program, options);
-    PW_CHECK(result.ok());
-    run = *std::move(result);
-  }
+  Headline(state, [&] {
+    run = RunSimgrid(program, options).value();
+    return static_cast<double>(run.flows + run.timers);
+  });
   rusage usage;
   getrusage(RUSAGE_CHILDREN, &usage);
   state.SetLabel(kLabels[state.range(0)]);

@@ -7,6 +7,7 @@
 #include "sim/program/lower.h"
 #include "sim/program/program.h"
 #include "sim/schedule/registry.h"
+#include "tests/bench/headline.h"
 
 namespace pipewright {
 namespace {
@@ -42,7 +43,7 @@ void BM_OffloadPlan(benchmark::State& state) {
   }
   const double alone = static_cast<double>(state.range(4)) / 100;
   double peak = 0;
-  for (auto _ : state) {
+  Headline(state, [&] {
     // A plan of the same costs is known.
     for (double& seconds : costs.out_s) seconds *= 1 + 1e-12;
     costs.out_alone_s = costs.out_s;
@@ -55,7 +56,8 @@ void BM_OffloadPlan(benchmark::State& state) {
     for (const RankOffload& rank : plan->ranks) {
       peak = std::max(peak, rank.peak_after);
     }
-  }
+    return peak;
+  });
   state.counters["peak_chunks"] = peak;
   state.counters["ns/pass"] = benchmark::Counter(
       static_cast<double>(schedule->num_passes()) * state.iterations(),

@@ -8,6 +8,7 @@
 #include "sim/replay/replay.h"
 #include "sim/schedule/registry.h"
 #include "sim/schedule/verify.h"
+#include "tests/bench/headline.h"
 
 namespace pipewright {
 namespace {
@@ -46,7 +47,7 @@ void BM_Planner(benchmark::State& state) {
   params.max_activations = planner.limit * params.pp;
   params.own = planner.own;
   double bubble = 0;
-  for (auto _ : state) {
+  Headline(state, [&] {
     const auto schedule = BuildSchedule(planner.schedule, params);
     PW_CHECK(schedule.ok());
     PW_CHECK(VerifySchedule(*schedule).ok());
@@ -54,7 +55,8 @@ void BM_Planner(benchmark::State& state) {
     PW_CHECK(times.ok());
     bubble =
         1 - params.microbatches * params.costs.work() / times->span_per_rank;
-  }
+    return static_cast<double>(times->visits);
+  });
   rusage usage;
   getrusage(RUSAGE_SELF, &usage);
   state.SetLabel(planner.label);

@@ -10,6 +10,7 @@
 #include "sim/base/check.h"
 #include "sim/run/simulated_run.h"
 #include "sim/schedule/registry.h"
+#include "tests/bench/headline.h"
 
 namespace pipewright {
 namespace {
@@ -92,6 +93,25 @@ void BM_SimulatedRun(benchmark::State& state) {
       Median(whole) - Median(schedule) - Median(engine);
 }
 BENCHMARK(BM_SimulatedRun)->DenseRange(0, std::size(kCases) - 1);
+
+// A run of these whole, as a point of a sweep: a hundred in turn.
+void BM_HundredRuns(benchmark::State& state) {
+  const Case& each = kCases[state.range(0)];
+  const RunConfig config = ConfigOf(each);
+  RunContext context;
+  Headline(state, [&] {
+    double operations = 0;
+    for (int run = 0; run < 100; ++run) {
+      const SimulatedRun done = Simulate(config, &context).value();
+      operations += static_cast<double>(done.summary.simulated_ops);
+    }
+    return operations;
+  });
+  state.SetLabel(each.label);
+}
+BENCHMARK(BM_HundredRuns)
+    ->DenseRange(0, std::size(kCases) - 1)
+    ->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace pipewright

@@ -1,7 +1,5 @@
 // experiments/scale/w1.yaml: thousands of devices that share cards, switches
-// and PCIe, no device folded into another. CPU time is that of the engine's
-// child process; `ratio` is it over as many replicas of the loop in
-// tests/support/w1_by_hand.h, which shares no link, in the same run.
+// and PCIe, no device folded into another.
 #include <benchmark/benchmark.h>
 #include <sys/resource.h>
 
@@ -14,7 +12,7 @@
 #include "sim/config/prepare.h"
 #include "sim/engine/simgrid_engine.h"
 #include "sim/program/program.h"
-#include "tests/support/w1_by_hand.h"
+#include "tests/bench/headline.h"
 
 namespace pipewright {
 namespace {
@@ -68,51 +66,17 @@ Program ScaleProgram(const ScaleCase& each) {
   return *std::move(program);
 }
 
-double SecondsOfUsage(int who) {
-  rusage usage;
-  getrusage(who, &usage);
-  return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-         1e-6 * static_cast<double>(usage.ru_utime.tv_usec +
-                                    usage.ru_stime.tv_usec);
-}
-
-// Of one replica.
-double ByHandSeconds() {
-  static const double seconds = [] {
-    constexpr int kRepetitions = 200;
-    testing::W1ByHand by_hand;
-    by_hand.hop_s.assign(by_hand.ranks, 4e-5);
-    by_hand.copy_s.assign(by_hand.ranks, 64e6 / 25e9);
-    const double begin_s = SecondsOfUsage(RUSAGE_SELF);
-    for (int repetition = 0; repetition < kRepetitions; ++repetition) {
-      benchmark::DoNotOptimize(by_hand.Run());
-    }
-    return (SecondsOfUsage(RUSAGE_SELF) - begin_s) / kRepetitions;
-  }();
-  return seconds;
-}
-
 void BM_W1(benchmark::State& state) {
   const ScaleCase& each = kScaleCases[state.range(0)];
   const Program program = ScaleProgram(each);
-  const double by_hand_s = ByHandSeconds();
   RunSummary run;
-  const double begin_s = SecondsOfUsage(RUSAGE_CHILDREN);
-  for (auto _ : state) {
-    absl::StatusOr<RunSummary> result =
-        RunSimgrid(program, {.native_flows = each.native});
-    PW_CHECK(result.ok());
-    run = *std::move(result);
-  }
-  const double seconds = (SecondsOfUsage(RUSAGE_CHILDREN) - begin_s) /
-                         static_cast<double>(state.iterations());
+  Headline(state, [&] {
+    run = RunSimgrid(program, {.native_flows = each.native}).value();
+    return static_cast<double>(run.flows + run.timers);
+  });
   rusage usage;
   getrusage(RUSAGE_CHILDREN, &usage);
-  const double passes = static_cast<double>(run.passes) * program.replicas;
   state.SetLabel(each.label);
-  state.counters["child_cpu_s"] = seconds;
-  state.counters["ns_a_pass"] = 1e9 * seconds / passes;
-  state.counters["ratio"] = seconds / program.replicas / by_hand_s;
   state.counters["flows"] = static_cast<double>(run.flows);
   state.counters["timers"] = static_cast<double>(run.timers);
   state.counters["most_MB"] = static_cast<double>(usage.ru_maxrss) / 1024;

@@ -2,7 +2,6 @@
 // minibatch 4, engine fast, two threads. A packing alone. And one step of odc
 // with very many devices, engine alone.
 #include <benchmark/benchmark.h>
-#include <sys/resource.h>
 
 #include <chrono>
 #include <utility>
@@ -17,6 +16,7 @@
 #include "sim/run/monte_carlo.h"
 #include "sim/sequences/lengths.h"
 #include "sim/sequences/packer.h"
+#include "tests/bench/headline.h"
 
 namespace pipewright {
 namespace {
@@ -109,14 +109,6 @@ BENCHMARK(BM_DrawOverRun)
     ->Iterations(1)
     ->UseRealTime();
 
-double SecondsOfChildren() {
-  rusage usage;
-  getrusage(RUSAGE_CHILDREN, &usage);
-  return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-         1e-6 * static_cast<double>(usage.ru_utime.tv_usec +
-                                    usage.ru_stime.tv_usec);
-}
-
 // Of so many devices with 64 samples each: packed, or a microbatch each. With
 // 1,024 it is to take less than 60 s on `simgrid`, and to grow with devices.
 void BM_OdcStep(benchmark::State& state, Packer packer) {
@@ -133,17 +125,11 @@ void BM_OdcStep(benchmark::State& state, Packer packer) {
   const auto program = LowerRun(*prepared);
   PW_CHECK(program.ok());
   RunSummary run;
-  const double begin_s = SecondsOfChildren();
-  for (auto _ : state) {
-    auto result = RunSimgrid(*program, {});
-    PW_CHECK(result.ok());
-    run = *std::move(result);
-  }
-  const double seconds =
-      (SecondsOfChildren() - begin_s) / static_cast<double>(state.iterations());
-  state.counters["child_cpu_s"] = seconds;
+  Headline(state, [&] {
+    run = RunSimgrid(*program, {}).value();
+    return static_cast<double>(run.flows + run.timers);
+  });
   state.counters["flows"] = static_cast<double>(run.flows);
-  state.counters["us_a_flow"] = 1e6 * seconds / static_cast<double>(run.flows);
 }
 BENCHMARK_CAPTURE(BM_OdcStep, lb_mini, Packer::kLbMini)
     ->Arg(64)
@@ -163,16 +149,20 @@ BENCHMARK_CAPTURE(BM_OdcStep, a_sample_each, Packer::kNone)
 void BM_Pack(benchmark::State& state) {
   const auto devices = static_cast<int>(state.range(0));
   const LengthSource source = LengthSource::OfLaw(LengthLaws()[0]);
-  uint64_t seed = 0;
-  for (auto _ : state) {
+  Headline(state, [&] {
     PackRequest request;
     request.devices = devices;
-    request.lengths = source.Draw(seed++, devices * state.range(1), true);
+    request.lengths = source.Draw(0, devices * state.range(1), true);
     request.max_token_len = source.longest();
     request.packer = Packer::kLbMini;
     request.cost.kind = PackerCost::kFit;
-    benchmark::DoNotOptimize(Pack(request));
-  }
+    const Packing packing = Pack(request).value();
+    double microbatches = 0;
+    for (const Parts& parts : packing) {
+      microbatches += static_cast<double>(parts.size());
+    }
+    return microbatches;
+  });
 }
 BENCHMARK(BM_Pack)
     ->Args({kDevices, kEach})

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "sim/base/check.h"
 #include "sim/sweep/sweep.h"
+#include "tests/bench/headline.h"
 
 namespace pipewright {
 namespace {
@@ -25,12 +26,12 @@ const SweepCase kSweepCases[] = {
      "schedule: {name: 1f1b}\nstrategy: {pp: 8, microbatches: 64}\n"
      "costs: {uniform: {forward: 3ms, backward_input: 5ms, backward_weight: "
      "7ms}}\n",
-     "costs.p2p=0us..9999us+1us"},
+     "costs.p2p=0us..1999us+1us"},
     {"estimated",
      "model: {preset: llama3-8b}\nsystem: {preset: dgx-h100}\n"
      "schedule: {name: 1f1b}\nstrategy: {pp: 8, microbatches: 64}\n"
      "costs: {analytic: {}}\n",
-     "costs.price_per_device_hour=1..2000"},
+     "costs.price_per_device_hour=1..1000"},
 };
 
 void BM_Sweep(benchmark::State& state) {
@@ -38,7 +39,8 @@ void BM_Sweep(benchmark::State& state) {
   const std::string path = absl::StrCat("/tmp/sweep_bench_", ::getpid());
   double seconds = 0;
   int64_t rows = 0;
-  for (auto _ : state) {
+  Headline(state, [&] {
+    int64_t points_done = 0;
     RunContext context;
     SweepGrid grid;
     grid.axes.push_back(AxisOfText(each.axis).value());
@@ -59,12 +61,14 @@ void BM_Sweep(benchmark::State& state) {
                      std::chrono::steady_clock::now() - start)
                      .count();
       PW_CHECK(counts.ok + counts.misfits == counts.points);
-      rows += counts.points;
+      points_done = counts.points;
+      rows += points_done;
     }
     for (const char* ending : {"", "-wal", "-shm"}) {
       std::remove(absl::StrCat(path, ending).c_str());
     }
-  }
+    return static_cast<double>(points_done);
+  });
   state.SetLabel(each.label);
   state.counters["points_per_s"] = static_cast<double>(rows) / seconds;
 }

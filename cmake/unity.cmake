@@ -9,7 +9,7 @@ option(PIPEWRIGHT_UNITY "Compile the files of a folder together" OFF)
 
 # Bytes of source in one compilation: two compilers always have work, and none
 # needs more than a GiB.
-set(PIPEWRIGHT_UNITY_BYTES 60000)
+set(PIPEWRIGHT_UNITY_BYTES 150000)
 
 # What words, draws or compares a result. It runs once a command, and takes 20 to
 # 40 % less to compile at -O1.

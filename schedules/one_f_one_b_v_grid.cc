@@ -9,6 +9,7 @@
 #include "sim/base/check.h"
 
 namespace pipewright {
+namespace one_f_one_b_v_grid {
 namespace {
 
 // F of chunk 0, F of chunk 1, then both halves of BW of chunk 1 and chunk 0:
@@ -174,9 +175,10 @@ class Grid {
 };
 
 }  // namespace
+}  // namespace one_f_one_b_v_grid
 
 void AddOneFOneBV(int pp, int microbatches, ScheduleBuilder& builder) {
-  Grid grid(pp, microbatches);
+  one_f_one_b_v_grid::Grid grid(pp, microbatches);
   grid.Compact();
   grid.AddTo(builder);
 }

@@ -11,9 +11,9 @@
 namespace pipewright {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 // A root that is a whole token but for rounding is that token.
-constexpr double kRounding = 1e-9;
+constexpr double kWholeToken = 1e-9;
 
 // The inverse of PrefixWork.
 double PrefixOfWork(double attention, double work) {
@@ -53,11 +53,11 @@ class SliceTable {
   double Solve(double bound) {
     const int rows = slices_ == 0 ? 1 : slices_;
     steps_.assign(static_cast<size_t>(rows) * (units_ + 1), 0);
-    std::vector<double> before(units_ + 1, kInfinity);
+    std::vector<double> before(units_ + 1, kUnbounded);
     std::vector<int> count(units_ + 1, 0);
     before[0] = 0;
     for (int row = 0; row < rows; ++row) {
-      std::vector<double> least(units_ + 1, kInfinity);
+      std::vector<double> least(units_ + 1, kUnbounded);
       if (slices_ == 0) least[0] = 0;
       for (int end = 1; end <= units_; ++end) {
         for (int length = 1; length <= end; ++length) {
@@ -67,8 +67,8 @@ class SliceTable {
           const double sum = from[end - length] + time;
           const int slices = count[end - length] + 1;
           const bool fewer = slices_ == 0 && slices < count[end];
-          if (sum > least[end] * (1 - kRounding) &&
-              !(fewer && sum <= least[end] * (1 + kRounding))) {
+          if (sum > least[end] * (1 - kWholeToken) &&
+              !(fewer && sum <= least[end] * (1 + kWholeToken))) {
             continue;
           }
           least[end] = sum;
@@ -127,7 +127,7 @@ std::vector<int64_t> BalancedSlices(const SequenceShape& sequence, int slices) {
                                          static_cast<double>(end) / tokens) -
                                   1.0 / slices);
     const auto length = static_cast<int64_t>(static_cast<double>(end) - begin +
-                                             kRounding * tokens);
+                                             kWholeToken * tokens);
     // The slices in front need a token each.
     lengths.push_back(std::clamp<int64_t>(length, 1, end - (left - 1)));
     end -= lengths.back();
@@ -145,15 +145,15 @@ std::vector<int> PlanSlices(int units, int slices, int ranks, int microbatches,
   // The tightest bound that leaves any way to cut.
   auto bound = std::partition_point(
       bounds.begin(), bounds.end(),
-      [&](double value) { return table.Solve(value) == kInfinity; });
-  const double least = microbatches * table.Solve(kInfinity);
-  double best = kInfinity;
+      [&](double value) { return table.Solve(value) == kUnbounded; });
+  const double least = microbatches * table.Solve(kUnbounded);
+  double best = kUnbounded;
   std::vector<int> lengths;
   for (; bound != bounds.end(); ++bound) {
     const double fill = (ranks - 1) * *bound;
-    if (least + fill >= best * (1 - kRounding)) break;
+    if (least + fill >= best * (1 - kWholeToken)) break;
     const double total = microbatches * table.Solve(*bound) + fill;
-    if (total >= best * (1 - kRounding)) continue;
+    if (total >= best * (1 - kWholeToken)) continue;
     best = total;
     lengths = table.Lengths();
   }

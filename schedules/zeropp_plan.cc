@@ -12,7 +12,7 @@
 namespace pipewright {
 namespace {
 
-constexpr int64_t kNever = -1;
+constexpr int64_t kNotYet = -1;
 
 // A pass that a rank could run. Smaller is better: earlier, then B before F
 // before W, then by unit, chunk and microbatch.
@@ -48,8 +48,8 @@ class ZeroPpPlanner {
         unit_(unit),
         builder_(builder),
         ranks_(pp_),
-        forward_end_(Cells(), kNever),
-        backward_end_(Cells(), kNever) {
+        forward_end_(Cells(), kNotYet),
+        backward_end_(Cells(), kNotYet) {
     for (RankState& rank : ranks_) {
       rank.forward.assign(vpp_, 0);
       rank.backward.assign(vpp_, 0);
@@ -113,7 +113,7 @@ class ZeroPpPlanner {
         const int64_t ready = stage == pp_ * vpp_ - 1
                                   ? 0
                                   : backward_end_[Cell(stage + 1, backward)];
-        if (ready != kNever) {
+        if (ready != kNotYet) {
           offer(PassKind::kBackwardInput, 0, chunk, back, backward, ready);
         }
       }
@@ -122,7 +122,7 @@ class ZeroPpPlanner {
           state.backwards >= int64_t{forward / unit_} * unit_ * vpp_) {
         const int64_t ready =
             stage == 0 ? 0 : forward_end_[Cell(stage - 1, forward)];
-        if (ready != kNever) {
+        if (ready != kNotYet) {
           offer(PassKind::kForward, 1, chunk, chunk, forward, ready);
         }
       }

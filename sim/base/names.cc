@@ -146,7 +146,11 @@ std::string NearestName(absl::string_view name,
       best = candidate;
     }
   }
-  if (!best.empty() && best_distance == 0) return best;
+  // A plural too: "schedules" of "schedule".
+  const bool same =
+      !best.empty() && (best_distance == 0 ||
+                        (best_distance == 1 && absl::StartsWith(lower, best)));
+  if (same) return best;
   const std::string whole = WithPart(plain, known);
   if (!whole.empty()) return whole;
   if (!best.empty() && best_distance == 1) return best;

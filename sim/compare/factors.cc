@@ -15,7 +15,7 @@ namespace {
 constexpr double kDeviationOfMedian = 1.4826;
 constexpr double kErrorOfMedian = 1.2533;
 
-using Cells = std::vector<const Cell*>;
+using CellList = std::vector<const Cell*>;
 
 // A value of cells, and how far it may be off.
 struct Estimate {
@@ -40,7 +40,7 @@ bool Same(const Estimate& one, const Estimate& other) {
 
 // Median by weight of what is left of `cells` after `less` of each.
 template <typename Less>
-Estimate EstimateOf(const Cells& cells, const Less& less) {
+Estimate EstimateOf(const CellList& cells, const Less& less) {
   std::vector<std::pair<double, double>> values;
   double total = 0;
   double square = 0;
@@ -61,13 +61,13 @@ Estimate EstimateOf(const Cells& cells, const Less& less) {
   return estimate;
 }
 
-Estimate EstimateOf(const Cells& cells) {
+Estimate EstimateOf(const CellList& cells) {
   return EstimateOf(cells, [](const Cell&) { return 0.0; });
 }
 
 // Takes the largest number of cells that are alike out of `cells`; of equal
 // numbers those that differ least from the simulation.
-Cells TakeMost(Cells* cells) {
+CellList TakeMost(CellList* cells) {
   std::sort(cells->begin(), cells->end(), [](const Cell* one, const Cell* two) {
     return one->log < two->log;
   });
@@ -94,7 +94,7 @@ Cells TakeMost(Cells* cells) {
   }
   const auto first = cells->begin() + static_cast<std::ptrdiff_t>(best);
   const auto last = first + static_cast<std::ptrdiff_t>(best_count);
-  const Cells taken(first, last);
+  const CellList taken(first, last);
   cells->erase(first, last);
   return taken;
 }
@@ -148,7 +148,7 @@ class Explainer {
       columns_[cell.column].push_back(&cell);
     }
     for (const auto& [row, list] : rows_) {
-      Cells rest = list;
+      CellList rest = list;
       common_[row] = EstimateOf(TakeMost(&rest)).log;
     }
     for (const auto& [column, list] : columns_) {
@@ -169,7 +169,7 @@ class Explainer {
   }
 
  private:
-  void FindWhole(const Column& column, const Cells& cells) {
+  void FindWhole(const Column& column, const CellList& cells) {
     const auto common = [this](const Cell& cell) {
       return common_.at(cell.row);
     };
@@ -186,13 +186,13 @@ class Explainer {
   std::vector<Draft> DraftRows(bool crossed) const {
     std::vector<Draft> drafts;
     for (const auto& [row, list] : rows_) {
-      Cells rest;
+      CellList rest;
       for (const Cell* cell : list) {
         if (!whole_.contains(cell->column)) rest.push_back(cell);
       }
       bool missing = crossed;
       while (!rest.empty()) {
-        const Cells alike = TakeMost(&rest);
+        const CellList alike = TakeMost(&rest);
         Draft draft = {.rows = {row}, .estimate = EstimateOf(alike)};
         for (const Cell* cell : alike) {
           draft.columns.insert(cell->column);
@@ -251,8 +251,8 @@ class Explainer {
     return drafts;
   }
 
-  std::map<std::string, Cells> rows_;
-  std::map<Column, Cells> columns_;
+  std::map<std::string, CellList> rows_;
+  std::map<Column, CellList> columns_;
   std::map<std::string, double> common_;
   std::map<Column, Estimate> whole_;  // on top of the rows' common ratios
 };

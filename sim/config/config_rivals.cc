@@ -63,8 +63,7 @@ std::vector<std::string> RivalsOf(const std::string& path) {
   // These say how to estimate, not to estimate: beside given times they
   // contradict them.
   if (path == "costs.analytic.clock" || path == "costs.analytic.silicon" ||
-      path == "costs.analytic.kernels" ||
-      path == "costs.analytic.contention" ||
+      path == "costs.analytic.kernels" || path == "costs.analytic.contention" ||
       path == "costs.analytic.speed_range" ||
       path == "costs.analytic.launch_time") {
     return found;

@@ -9,7 +9,7 @@ namespace pipewright {
 namespace {
 
 // More than this over what a link has is more than rounding.
-constexpr double kRoom = 1 + 1e-12;
+constexpr double kAboveRate = 1 + 1e-12;
 
 }  // namespace
 
@@ -40,7 +40,7 @@ std::vector<SourcePlan> PlanSharing(const Cluster& cluster,
   }
   const auto can_meet = [&](LinkId link) {
     return users[link] > 1 &&
-           wanted_per_s[link] > kRoom * cluster.links()[link].bytes_per_s;
+           wanted_per_s[link] > kAboveRate * cluster.links()[link].bytes_per_s;
   };
   // A link on which every user meets others only there, and which none of
   // them can fill through a narrower link of its own.

@@ -21,7 +21,7 @@
 namespace pipewright {
 namespace {
 
-constexpr double kMargin = 20;
+constexpr double kTopologyMargin = 20;
 constexpr double kLeastWidth = 640;
 constexpr double kNodeBox = 56;
 constexpr double kNodePitch = 68;
@@ -249,8 +249,8 @@ class NetworkDrawing {
 };
 
 std::string Heading(const std::string& text, double y, int font, bool bold) {
-  return absl::StrCat("<text class=\"ink\" x=\"", Px(kMargin), "\" y=\"", Px(y),
-                      "\" font-size=\"", font,
+  return absl::StrCat("<text class=\"ink\" x=\"", Px(kTopologyMargin),
+                      "\" y=\"", Px(y), "\" font-size=\"", font,
                       bold ? "\" font-weight=\"bold" : "",
                       "\" fill=\"#1A1A1A\">", EscapeXml(text), "</text>\n");
 }
@@ -259,19 +259,20 @@ std::string Heading(const std::string& text, double y, int font, bool bold) {
 
 std::string TopologySvg(const std::vector<TopologyPicture>& pictures) {
   std::string body;
-  double y = kMargin;
-  double width = kLeastWidth + 2 * kMargin;
+  double y = kTopologyMargin;
+  double width = kLeastWidth + 2 * kTopologyMargin;
   for (const TopologyPicture& picture : pictures) {
     absl::StrAppend(&body, Heading(picture.title, y + 12, 15, true));
-    width = std::max(width, TextWidth(picture.title, 15) * 1.1 + 2 * kMargin);
+    width = std::max(width,
+                     TextWidth(picture.title, 15) * 1.1 + 2 * kTopologyMargin);
     y += 34;
     const auto add = [&](const std::string& heading,
                          const TopologyCanvas& canvas) {
       absl::StrAppend(&body, Heading(heading, y + 8, 12, false));
       double right = 0;
-      absl::StrAppend(&body,
-                      canvas.Place(kMargin, y + 22, kLeastWidth, &right, &y));
-      width = std::max(width, right + kMargin);
+      absl::StrAppend(&body, canvas.Place(kTopologyMargin, y + 22, kLeastWidth,
+                                          &right, &y));
+      width = std::max(width, right + kTopologyMargin);
       y += 12;
     };
     if (picture.params.nodes > 1) {

@@ -19,9 +19,9 @@ struct LeftOver {
   const char* chunk;
   const char* place;
 };
-constexpr LeftOver kLeftOver[] = {{"late", "middle"},  {"late", "high"},
-                                  {"late", "low"},     {"early", "middle"},
-                                  {"early", "high"},   {"early", "low"}};
+constexpr LeftOver kLeftOver[] = {{"late", "middle"}, {"late", "high"},
+                                  {"late", "low"},    {"early", "middle"},
+                                  {"early", "high"},  {"early", "low"}};
 
 // Stages in the order in which they take a layer more.
 std::vector<int> OrderOfStages(int pp, int vpp, const LeftOver& way) {
@@ -34,8 +34,7 @@ std::vector<int> OrderOfStages(int pp, int vpp, const LeftOver& way) {
   } else {
     const int middle = (pp - 1) / 2;
     for (int step = 0; step < pp; ++step) {
-      const int index =
-          middle + (step % 2 == 1 ? (step + 1) / 2 : -(step / 2));
+      const int index = middle + (step % 2 == 1 ? (step + 1) / 2 : -(step / 2));
       if (index >= 0 && index < pp) within.push_back(index);
     }
   }
@@ -78,8 +77,8 @@ std::vector<PlanLayout> LayoutsOf(int64_t layers, int pp, int vpp) {
         }
         if (!known.insert(layout.counts).second) continue;
         layout.name = absl::StrCat("ends ", first, " ", last);
-        if (left > 0) absl::StrAppend(&layout.name, " ", way.chunk, " ",
-                                      way.place);
+        if (left > 0)
+          absl::StrAppend(&layout.name, " ", way.chunk, " ", way.place);
         layouts.push_back(std::move(layout));
       }
     }

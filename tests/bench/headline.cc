@@ -136,7 +136,8 @@ void Headline(benchmark::State& state, const std::function<double()>& body) {
   const double seconds = (CpuSeconds() - begin_s) / runs;
   state.counters["cpu_ms"] = 1e3 * seconds;
   state.counters["ratio"] = seconds / by_hand_s;
-  state.counters["bytes"] = static_cast<double>(*AllocatedBytes() - bytes) / runs;
+  state.counters["bytes"] =
+      static_cast<double>(*AllocatedBytes() - bytes) / runs;
   state.counters["count"] = count / runs;
 }
 

@@ -1,5 +1,5 @@
-// What tests/bench/headlines.py compares with its limits: how often as long as a
-// loop by hand a benchmark takes, and how much work it does.
+// What tests/bench/headlines.py compares with its limits: how often as long as
+// a loop by hand a benchmark takes, and how much work it does.
 #pragma once
 
 #include <benchmark/benchmark.h>
@@ -9,8 +9,8 @@
 
 namespace pipewright {
 
-// 1F1B of 16 ranks as one would write it down for it alone, no orders, no lanes,
-// no queues. Returns the span in seconds.
+// 1F1B of 16 ranks as one would write it down for it alone, no orders, no
+// lanes, no queues. Returns the span in seconds.
 inline constexpr int kHandWrittenRanks = 16;
 inline constexpr int kHandWrittenMicrobatches = 65536;
 double HandWritten1f1b(int microbatches);

@@ -1,14 +1,14 @@
-// Runs benchmarks, as Google Benchmark's own main does; with --page=FILE those of
-// the table in docs/benchmarks.md alone, of which it says whether they are still
-// what the table says.
+// Runs benchmarks, as Google Benchmark's own main does; with --page=FILE those
+// of the table in docs/benchmarks.md alone, of which it says whether they are
+// still what the table says.
 //
 //   pipewright_bench --page=docs/benchmarks.md [--write | --planted]
 //
-// Rows are "| `NAME` | what | CPU ms | ratio | MB | count |" with the counters of
-// Headline. It fails if a ratio is above kMostRatio times that of its row, in the
-// best of three, or bytes or a count above kMostWork times. --write puts what it
-// measures into the rows. --planted makes every run ten times as long and fails
-// unless all three of each row are noticed.
+// Rows are "| `NAME` | what | CPU ms | ratio | MB | count |" with the counters
+// of Headline. It fails if a ratio is above kMostRatio times that of its row,
+// in the best of three, or bytes or a count above kMostWork times. --write puts
+// what it measures into the rows. --planted makes every run ten times as long
+// and fails unless all three of each row are noticed.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -69,7 +69,8 @@ std::optional<Row> RowOf(const std::string& text) {
                             &row.known.megabytes, &row.known.count};
   for (int index = 0; index < 4; ++index) {
     if (!absl::SimpleAtod(cells[3 + index], values[index])) {
-      std::cerr << row.name << ": \"" << cells[3 + index] << "\" is no number\n";
+      std::cerr << row.name << ": \"" << cells[3 + index]
+                << "\" is no number\n";
       std::exit(2);
     }
   }
@@ -131,13 +132,14 @@ int Check(const std::vector<Row>& rows, bool planted) {
     Times times = TimesOf(row, now[row.name]);
     for (int again = 0; again < 2 && !planted && times.ratio > kMostRatio;
          ++again) {
-      times.ratio = std::min(
-          times.ratio, TimesOf(row, Measure({row})[row.name]).ratio);
+      times.ratio =
+          std::min(times.ratio, TimesOf(row, Measure({row})[row.name]).ratio);
     }
     const bool slow = times.ratio > kMostRatio;
     const bool large = times.megabytes > kMostWork;
     const bool many = times.count > kMostWork;
-    const bool wrong = planted ? !(slow && large && many) : slow || large || many;
+    const bool wrong =
+        planted ? !(slow && large && many) : slow || large || many;
     failed += wrong ? 1 : 0;
     std::cout << absl::StrFormat(
         "%-6s %-46s ratio x %.2f  bytes x %.3f  count x %.3f\n",
@@ -166,14 +168,14 @@ int Write(const std::string& page, std::vector<std::string> lines,
     lines[row.line] = TextOf(row, now.at(row.name));
   }
   const Values first = now.at(rows[0].name);
-  std::string& where = *std::find_if(
-      lines.begin(), lines.end(), [](const std::string& line) {
+  std::string& where =
+      *std::find_if(lines.begin(), lines.end(), [](const std::string& line) {
         return absl::StartsWith(line, kMeasured);
       });
   where = absl::StrCat(
-      kMeasured,
-      absl::FormatTime("%Y-%m-%d", absl::Now(), absl::UTCTimeZone()), " on ",
-      std::thread::hardware_concurrency(), " processors, ", Processor(), ", where the loop by hand takes ",
+      kMeasured, absl::FormatTime("%Y-%m-%d", absl::Now(), absl::UTCTimeZone()),
+      " on ", std::thread::hardware_concurrency(), " processors, ", Processor(),
+      ", where the loop by hand takes ",
       absl::StrFormat("%.2g", first.cpu_ms / first.ratio), " ms.");
   std::ofstream(page) << absl::StrJoin(lines, "\n");
   return 0;

@@ -1,6 +1,6 @@
-// `plan` of the question that people ask most: a model of 70B on DGX H100. Bounds,
-// candidates and the runs of engine fast, without confirmation. `count` is what
-// was simulated, refused or had copies looked at.
+// `plan` of the question that people ask most: a model of 70B on DGX H100.
+// Bounds, candidates and the runs of engine fast, without confirmation. `count`
+// is what was simulated, refused or had copies looked at.
 #include <benchmark/benchmark.h>
 
 #include "sim/base/check.h"

@@ -1,5 +1,5 @@
-// What tests/bench/headlines.py compares with its limits: how often as long as
-// a loop by hand a benchmark takes, and how much work it does.
+// What main.cc compares with docs/benchmarks.md: how often as long as a loop by
+// hand a benchmark takes, and how much work it does.
 #pragma once
 
 #include <benchmark/benchmark.h>

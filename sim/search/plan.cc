@@ -16,14 +16,21 @@ namespace {
 
 constexpr size_t kMostHelp = 5;
 
-// What would make the smallest point fit.
-void FindHelp(PlanOutcome* outcome, RunContext* context) {
+// What would make the smallest point fit. Error: kInternal where it does.
+absl::Status FindHelp(PlanOutcome* outcome, RunContext* context) {
   const absl::StatusOr<PreparedRun> prepared =
       Prepare(outcome->space->ConfigOf(*outcome->smallest), context);
-  if (!prepared.ok() || !prepared->memory) return;
+  if (!prepared.ok() || !prepared->memory) return absl::OkStatus();
   const ScheduleMemory& memory = *prepared->memory->memory;
   outcome->smallest_bytes =
       static_cast<double>(memory.ranks[memory.WorstRank()].needed());
+  if (prepared->memory->fits() && prepared->limit().ok()) {
+    return absl::InternalError(
+        absl::StrCat("plan found that nothing fits, but ",
+                     outcome->space->NameOf(*outcome->smallest),
+                     " does: a bound on memory is wrong; --fix what you can, "
+                     "and report it"));
+  }
   for (const MemoryChange& change :
        AdviseMemory(*prepared, kMostHelp, context)) {
     if (outcome->help.size() == kMostHelp) break;
@@ -34,6 +41,7 @@ void FindHelp(PlanOutcome* outcome, RunContext* context) {
   outcome->help.push_back(absl::StrCat("devices with ",
                                        FormatBytes(outcome->smallest_bytes),
                                        ", or more nodes"));
+  return absl::OkStatus();
 }
 
 // What the best would take with as many layers on each stage.
@@ -59,7 +67,7 @@ absl::StatusOr<PlanOutcome> MakePlan(const PlanRequest& request,
   outcome.space = std::move(space);
   PlanSearch(&outcome, options, context).Run();
   if (outcome.ranked.empty()) {
-    if (outcome.smallest) FindHelp(&outcome, context);
+    if (outcome.smallest) PW_RETURN_IF_ERROR(FindHelp(&outcome, context));
     return outcome;
   }
   absl::StatusOr<SimulatedRun> run =

@@ -64,12 +64,25 @@ struct TimesObserver {
 
 const PlanBounds::Links& PlanBounds::LinksOf(const PlanGroup& group,
                                              RunContext* context) {
-  const std::vector<int> key = {group.nodes, group.tp, group.cp,
-                                group.pp,    group.dp, group.microbatch_size};
+  std::vector<int> key = {group.nodes,
+                          group.tp,
+                          group.cp,
+                          group.ep,
+                          group.pp,
+                          group.dp,
+                          group.microbatch_size,
+                          static_cast<int>(group.recompute)};
+  // What a refused run leaves unknown is unknown for its group alone, so that
+  // it does not matter which group comes first.
+  std::vector<int> own = key;
+  own.insert(own.end(),
+             {group.schedule, group.vpp, group.microbatches, group.layout});
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = links_.find(key);
-    if (found != links_.end()) return *found->second;
+    for (const std::vector<int>& each : {key, own}) {
+      const auto found = links_.find(each);
+      if (found != links_.end()) return *found->second;
+    }
   }
   auto links = std::make_unique<Links>();
   PlanPoint point = {.group = group};
@@ -90,7 +103,10 @@ const PlanBounds::Links& PlanBounds::LinksOf(const PlanGroup& group,
       links->back_s.push_back(hop(next, rank));
     }
     links->is_exact = TakesThat(run->costs.passes.stages, Stages(group));
-    links->copied_per_s = MostCopiedPerSecond(*std::move(run));
+    links->copied_per_s =
+        MostCopiedPerSecond(*std::move(run)) * (1 + kBoundRounding);
+  } else {
+    key = std::move(own);
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   return *links_.try_emplace(key, std::move(links)).first->second;
@@ -229,9 +245,11 @@ double PlanBounds::TimedLive(
       in_s += std::max(0.0, lane_s - std::max(begin, from_s));
       lane_s = begin;
     }
+    const double chosen =
+        MostChosen(schedule, std::move(of_chunk), largest, half);
+    if (std::isinf(copied_per_s)) return levels[moment] - chosen;
     return levels[moment] -
-           std::min(MostChosen(schedule, std::move(of_chunk), largest, half),
-                    std::min(out_s, in_s) * copied_per_s);
+           std::min(chosen, std::min(out_s, in_s) * copied_per_s);
   };
   double least = least_at(fullest);
   if (least > enough) return least;

@@ -310,7 +310,7 @@ double PlanBounds::MostAway(const Order& order, int rank, const Held& held,
   }
   const double away =
       MostChosen(*order.schedule, std::move(of_chunk), largest, copies.half);
-  if (copies.passes.empty()) return away;
+  if (copies.passes.empty() || std::isinf(copies.bytes_per_s)) return away;
   double before_s = 0;
   double after_s = 0;
   for (size_t kind = 0; kind < kNumPassKinds; ++kind) {

@@ -43,6 +43,7 @@ double PlanBounds::CollectiveSeconds(const PlanGroup& group, int holders,
 }
 
 bool PlanBounds::MayGoByLayer(const PlanPoint& point) const {
+  if (point.data_parallel == DataParallel::kOdc) return true;
   const StrategyChoice& given = space_->request().base.strategy;
   const bool layers = given.shard_blocks
                           ? *given.shard_blocks == ShardBlocks::kLayer

@@ -184,7 +184,10 @@ void PlanSearch::KeepOut(const PlanPoint& point, double bytes, double score) {
         std::max(score, options_.bound_factor *
                             ScoreOf(point.group, bounds_.StepSeconds(point)));
   }
-  if (!outcome_.kept_out || score < outcome_.kept_out_s) {
+  // A bound may be that of copies that take no longer than the best step.
+  if ((!outcome_.kept_out || score < outcome_.kept_out_s) &&
+      (point.offload == OffloadMode::kNone ||
+       bounds_.MemoryBytes(point) > bounds_.memory_limit())) {
     outcome_.kept_out = point;
     outcome_.kept_out_s = score;
   }

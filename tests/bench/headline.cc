@@ -28,7 +28,7 @@ void* Allocate(size_t bytes, size_t alignment) {
   const size_t whole = (bytes + alignment - 1) / alignment * alignment;
   void* const memory = alignment <= alignof(std::max_align_t)
                            ? std::malloc(std::max<size_t>(bytes, 1))
-                           : std::aligned_alloc(alignment, whole);
+                           : std::aligned_alloc(alignment, std::max(whole, alignment));
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -83,17 +84,25 @@ std::shared_ptr<const RingTraffic> KnownRingTraffic(
     std::map<std::vector<std::vector<int>>, std::shared_ptr<const RingTraffic>>
         traffic;
   };
-  thread_local Known known;
-  if (known.cluster.lock() != cluster || known.traffic.size() >= kMostGroups) {
-    known.cluster = cluster;
-    known.traffic.clear();
+  static std::mutex mutex;
+  static auto* const known = new Known();
+  {
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (known->cluster.lock() != cluster ||
+        known->traffic.size() >= kMostGroups) {
+      known->cluster = cluster;
+      known->traffic.clear();
+    }
+    const auto found = known->traffic.find(groups);
+    if (found != known->traffic.end()) return found->second;
   }
-  const auto [entry, is_new] = known.traffic.try_emplace(std::move(groups));
-  if (is_new) {
-    entry->second = std::make_shared<const RingTraffic>(
-        RingTrafficOf(*cluster, entry->first));
+  auto traffic =
+      std::make_shared<const RingTraffic>(RingTrafficOf(*cluster, groups));
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (known->cluster.lock() == cluster) {
+    known->traffic.try_emplace(std::move(groups), traffic);
   }
-  return entry->second;
+  return traffic;
 }
 
 }  // namespace pipewright

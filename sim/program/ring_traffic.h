@@ -29,7 +29,7 @@ std::vector<std::vector<int>> Rings(const Cluster& cluster,
 // Of groups of as many devices each, whose rings turn at once.
 RingTraffic RingTrafficOf(const Cluster& cluster,
                           std::vector<std::vector<int>> groups);
-// The same, computed once for what a thread asks again and again of a cluster:
+// The same, computed once for what is asked again and again of a cluster:
 // it depends on no bytes, and each stage of a rank has others.
 std::shared_ptr<const RingTraffic> KnownRingTraffic(
     const std::shared_ptr<const Cluster>& cluster,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
 #include "sim/config/run_config.h"
 #include "sim/report/peak_memory.h"
 #include "sim/run/simulated_run.h"
@@ -173,6 +174,10 @@ TEST_CASE("cli: plan says what too little memory keeps out", "[cli]") {
       absl::StrContains(PlanToText(plenty), "keeps out what takes at most"));
 }
 
+BinaryResult RunPlan(const std::string& line) {
+  return RunBinary(absl::StrSplit(line, ' ', absl::SkipEmpty()));
+}
+
 // Between sites the exchange of experts takes long, so passes of ep 16 are not
 // those of ep 1: what is known of one may not keep out the other.
 TEST_CASE("cli: plan keeps nothing out that fits", "[cli]") {
@@ -186,16 +191,17 @@ TEST_CASE("cli: plan keeps nothing out that fits", "[cli]") {
       "--fix tp=1 --fix cp=1 --fix pp=1 --fix microbatch_size=1 "
       "--fix schedule=gpipe --fix data_parallel=ddp --fix layout=even "
       "--fix offload=none,full ";
-  const BinaryResult few = RunBinary(sites + "--fix ep=16");
-  const BinaryResult more = RunBinary(sites + "--fix ep=1,16");
+  const BinaryResult few = RunPlan(sites + "--fix ep=16");
+  const BinaryResult more = RunPlan(sites + "--fix ep=1,16");
   REQUIRE(few.exit_code == 0);
   REQUIRE(more.exit_code == 0);
-  const Json best = Json::parse(few.out)["best"];
+  const testing::Json best = testing::Json::parse(few.out)["best"];
   CHECK(best["offload"] == "full");
-  CHECK(Json::parse(more.out)["best"]["iteration_s"] == best["iteration_s"]);
+  CHECK(testing::Json::parse(more.out)["best"]["iteration_s"] ==
+        best["iteration_s"]);
 
   // With odc no device keeps weights of its own besides the optimizer's.
-  const BinaryResult odc = RunBinary(
+  const BinaryResult odc = RunPlan(
       "plan --model llama3-70b --system dgx-h100 --nodes 2 --analytic "
       "--sequence 512 --global-batch 4 --fix tp=2 --fix pp=2 --fix cp=1 "
       "--fix microbatch_size=1 --fix schedule=1f1b --fix data_parallel=odc "

@@ -8,8 +8,7 @@
 
 #include "sim/base/check.h"
 
-namespace pipewright {
-namespace one_f_one_b_v_grid {
+namespace pipewright::one_f_one_b_v_grid {
 namespace {
 
 // F of chunk 0, F of chunk 1, then both halves of BW of chunk 1 and chunk 0:
@@ -175,7 +174,9 @@ class Grid {
 };
 
 }  // namespace
-}  // namespace one_f_one_b_v_grid
+}  // namespace pipewright::one_f_one_b_v_grid
+
+namespace pipewright {
 
 void AddOneFOneBV(int pp, int microbatches, ScheduleBuilder& builder) {
   one_f_one_b_v_grid::Grid grid(pp, microbatches);

@@ -593,7 +593,7 @@ TEST_CASE("execution: what exchanges of tensor parallelism copy", "[cost]") {
   // copy and its pieces.
   const auto again = [&](FrameworkKernels kernels) {
     options.kernels = kernels;
-    const ModelSpec& model = *FindModel("llama3-70b");
+    const ModelSpec model = *FindModel("llama3-70b");
     const std::vector<ModelOp> ops =
         BlockOps(model, training, BlockKind::kDenseLayer, 0);
     std::vector<OpTime> times =

@@ -183,7 +183,7 @@ TEST_CASE("measured: products of a shard in PyTorch are apart", "[cost]") {
     training.microbatch_size = each.samples;
     training.tp = 8;
     training.sequence_parallel = true;
-    const ModelSpec& model = *FindModel(each.model);
+    const ModelSpec model = *FindModel(each.model);
     const auto of = [&](FrameworkKernels kernels, OpPass pass,
                         absl::string_view name) {
       options.kernels = kernels;

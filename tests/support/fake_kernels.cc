@@ -1,11 +1,16 @@
 #include "tests/support/fake_kernels.h"
 
+#include <atomic>
+#include <mutex>
+
 namespace pipewright::testing {
 namespace {
 
 FakeDevice fake;
-int readings = 0;
-int releases = 0;
+std::atomic<int> readings = 0;
+std::atomic<int> releases = 0;
+// Ranks call in threads of their own.
+std::mutex adam_mutex;
 std::vector<AdamCall> adam_calls;
 FakeGraphs graphs;
 
@@ -81,10 +86,15 @@ PwStatus State(PwDevice*, PwDeviceState* state) {
   return PW_OK;
 }
 
+void Keep(const AdamCall& call) {
+  const std::lock_guard<std::mutex> lock(adam_mutex);
+  adam_calls.push_back(call);
+}
+
 PwStatus Adam(PwDevice* device, PwStream* stream, const PwAdam* adam,
               PwType type, int64_t count, const float* gradients, float* master,
               float* moment1, float* moment2, void* weights) {
-  adam_calls.push_back({false, type, weights != nullptr});
+  Keep({false, type, weights != nullptr});
   return pw_cpu_kernels()->adam(device, stream, adam, type, count, gradients,
                                 master, moment1, moment2, weights);
 }
@@ -92,7 +102,7 @@ PwStatus Adam(PwDevice* device, PwStream* stream, const PwAdam* adam,
 PwStatus AdamHost(const PwAdam* adam, PwType type, int64_t count,
                   const float* gradients, float* master, float* moment1,
                   float* moment2, void* weights) {
-  adam_calls.push_back({true, type, weights != nullptr});
+  Keep({true, type, weights != nullptr});
   return pw_cpu_kernels()->adam_host(adam, type, count, gradients, master,
                                      moment1, moment2, weights);
 }

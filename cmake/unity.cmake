@@ -3,8 +3,8 @@
 # compiles file by file, for clang-tidy, and shows what a file fails to include.
 #
 # A schedule, a shape, a table and a test has a namespace with the file's name
-# around its anonymous one (tests/layering_test.cc). Elsewhere names in anonymous
-# namespaces are unique within a folder.
+# around its anonymous one (tests/repository_test.cc). Elsewhere names in anonymous
+# namespaces are unique within a compilation.
 option(PIPEWRIGHT_UNITY "Compile the files of a folder together" OFF)
 
 # Bytes of source in one compilation: two compilers always have work, and none

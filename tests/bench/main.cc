@@ -7,9 +7,9 @@
 // Rows are "| `NAME` | what | CPU ms | ratio | MB | count |" with the counters
 // of Headline. It fails if a ratio is above kMostRatio times that of its row,
 // in the best of three, or bytes or a count above kMostWork times, or if one is
-// as far below. --write puts
-// what it measures into the rows. --planted makes every run ten times as long
-// and fails unless all three of each row are noticed.
+// as far below. --write puts what it measures into the rows. --planted makes
+// every run ten times as long and fails unless all three of each row are
+// noticed.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -19,7 +19,6 @@
 #include <iostream>
 #include <map>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -33,6 +32,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "sim/base/file.h"
 
 namespace {
 
@@ -108,6 +108,11 @@ std::map<std::string, Values> Measure(const std::vector<Row>& rows) {
   Reporter reporter;
   benchmark::RunSpecifiedBenchmarks(
       &reporter, absl::StrCat("^(", absl::StrJoin(names, "|"), ")$"));
+  for (const std::string& name : names) {
+    if (reporter.values[name].ratio > 0) continue;
+    std::cerr << name << ": no such benchmark, or it has failed\n";
+    std::exit(1);
+  }
   return reporter.values;
 }
 
@@ -126,7 +131,6 @@ int Check(const std::vector<Row>& rows, bool planted) {
   std::map<std::string, Values> now = Measure(rows);
   int failed = 0;
   for (const Row& row : rows) {
-    // All 0: there is no such benchmark, or it has failed.
     Times times = TimesOf(row, now[row.name]);
     for (int again = 0; again < 2 && !planted && times.ratio > kMostRatio;
          ++again) {
@@ -179,8 +183,10 @@ int Write(const std::string& page, std::vector<std::string> lines,
       " on ", std::thread::hardware_concurrency(), " processors, ", Processor(),
       ", where the loop by hand takes ",
       absl::StrFormat("%.2g", first.cpu_ms / first.ratio), " ms.");
-  std::ofstream(page) << absl::StrJoin(lines, "\n");
-  return 0;
+  const absl::Status written =
+      pipewright::WriteFile(page, absl::StrJoin(lines, "\n"));
+  if (!written.ok()) std::cerr << written.message() << "\n";
+  return written.ok() ? 0 : 1;
 }
 
 }  // namespace
@@ -208,10 +214,12 @@ int main(int argc, char** argv) {
     benchmark::RunSpecifiedBenchmarks();
     return 0;
   }
-  std::ifstream file(page);
-  std::stringstream text;
-  text << file.rdbuf();
-  const std::vector<std::string> lines = absl::StrSplit(text.str(), '\n');
+  const absl::StatusOr<std::string> text = pipewright::ReadFile(page);
+  if (!text.ok()) {
+    std::cerr << text.status().message() << "\n";
+    return 2;
+  }
+  const std::vector<std::string> lines = absl::StrSplit(*text, '\n');
   std::vector<Row> rows;
   for (size_t line = 0; line < lines.size(); ++line) {
     if (std::optional<Row> row = RowOf(lines[line])) {

@@ -8,7 +8,7 @@ foreach(source IN LISTS sources)
   cmake_path(RELATIVE_PATH source BASE_DIRECTORY ${PROJECT_SOURCE_DIR}
     OUTPUT_VARIABLE path)
   part_of(${path} part)
-  if(part STREQUAL "EXPOSED")
+  if(part MATCHES "EXPOSED")
     list(APPEND exposed ${source})
   endif()
 endforeach()
@@ -18,6 +18,7 @@ add_library(pipewright_sanitized OBJECT ${exposed})
 target_link_libraries(pipewright_sanitized
   PUBLIC pipewright_options pipewright_libraries Threads::Threads
   PRIVATE pipewright_proto)
+add_dependencies(pipewright_sanitized config_rows)
 target_compile_definitions(pipewright_sanitized PRIVATE
   PIPEWRIGHT_VERSION="${PROJECT_VERSION}"
   $<TARGET_PROPERTY:pipewright_kernels,COMPILE_DEFINITIONS>)

@@ -11,10 +11,12 @@ option(PIPEWRIGHT_UNITY "Compile the files of a folder together" OFF)
 # needs more than a GiB.
 set(PIPEWRIGHT_UNITY_BYTES 150000)
 
-# What words, draws or compares a result. It runs once a command, and takes 20 to
-# 40 % less to compile at -O1.
-set(PIPEWRIGHT_LIGHT "sim/(report|reproduce|plot|explain|diagnose|compare)/\
-|sim/config/(.*_(help|text|texts|reference)|idle_.*|flags|check_texts)\\.cc$")
+# What words, draws or compares a result, reads a file that somebody brought, or
+# waits for kernels that it times. It runs once a command, and takes 20 to 40 %
+# less to compile at -O1.
+set(PIPEWRIGHT_LIGHT "(calibrate|sim/(report|reproduce|plot|explain|diagnose|compare|profile))/\
+|sim/search/(emit_args|foreign_[a-z]*|memory_advice|shell_words)\\.cc$\
+|sim/config/(.*_(text|texts|reference)|idle_.*|flags|check_texts)\\.cc$")
 
 # What can corrupt memory: readers of files from outside, and what works on arrays
 # by index. The sanitized tests of `ci` compile these files with sanitizers.
@@ -27,13 +29,18 @@ set(PIPEWRIGHT_EXPOSED "sim/(engine|program|schedule|trace|profile|sequences)/\
 |calibrate/(import|kineto)_[a-z_]*\\.cc$\
 |execute/transport/[a-z_]*\\.cc$|kernels/cpu/")
 
-# part_of(PATH RESULT): EXPOSED, LIGHT or PLAIN.
+# part_of(PATH RESULT): EXPOSED, LIGHT, EXPOSED_LIGHT or PLAIN.
 function(part_of path result)
-  set(part PLAIN)
+  set(part)
   if(path MATCHES "^(${PIPEWRIGHT_EXPOSED})")
-    set(part EXPOSED)
-  elseif(path MATCHES "^(${PIPEWRIGHT_LIGHT})")
-    set(part LIGHT)
+    list(APPEND part EXPOSED)
+  endif()
+  if(path MATCHES "^(${PIPEWRIGHT_LIGHT})")
+    list(APPEND part LIGHT)
+  endif()
+  list(JOIN part _ part)
+  if(NOT part)
+    set(part PLAIN)
   endif()
   set(${result} ${part} PARENT_SCOPE)
 endfunction()
@@ -58,7 +65,7 @@ function(compile_folders_together target)
     endif()
     part_of(${path} part)
     if(NOT PIPEWRIGHT_UNITY)
-      if(part STREQUAL "LIGHT")
+      if(part MATCHES LIGHT)
         set_light(${source})
       endif()
       continue()
@@ -73,6 +80,7 @@ function(compile_folders_together target)
       string(APPEND group _proto)
     endif()
     file(SIZE ${source} bytes)
+    set(part_${group} ${part})
     if(NOT group IN_LIST groups)
       list(APPEND groups ${group})
       set(bytes_${group} 0)
@@ -98,7 +106,7 @@ function(compile_folders_together target)
       math(EXPR before "${before} + ${bytes_of_${source}}")
       set_source_files_properties(${source} PROPERTIES
         UNITY_GROUP ${group}_${unit})
-      if(group MATCHES "^LIGHT_")
+      if(part_${group} MATCHES LIGHT)
         set_light(${binary}/CMakeFiles/${target}.dir/Unity/unity_${group}_${unit}_cxx.cxx)
       endif()
     endforeach()

@@ -15,7 +15,7 @@
 #include "sim/base/status.h"
 #include "sim/cli/idle_flags.h"
 #include "sim/cli/verbs.h"
-#include "sim/config/model_fields.h"
+#include "sim/config/config_fields.h"
 #include "sim/config/prepare.h"
 #include "sim/memory/activations.h"
 #include "sim/report/memory_report.h"

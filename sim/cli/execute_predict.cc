@@ -32,7 +32,7 @@ absl::Status CheckLinks(const PreparedRun& run, const WayToRun& way) {
         "--clock real the threads of one process send the bytes of the model)");
   }
   // Processes may be on the system that is given.
-  if (config.system.given() && !way.processes) {
+  if (NamesSystem(config.system) && !way.processes) {
     return BadValue(config.Field("system"), run.network.system,
                     "none, --clock virtual or paced, or mpirun and --bootstrap "
                     "on that system (with --clock real the threads of one "
@@ -80,7 +80,7 @@ RunConfig WithoutUnexecuted(RunConfig read, const WayToRun& way) {
       !read.costs.interference) {
     read.costs.interference = false;
   }
-  read.costs.timed_by_run = way.clock != ClockKind::kPaced;
+  read.timed_by_run = way.clock != ClockKind::kPaced;
   return read;
 }
 

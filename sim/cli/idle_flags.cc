@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -11,7 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "sim/cli/execute_model.h"
-#include "sim/config/run_config_fields.h"
+#include "sim/config/config_fields.h"
 #include "sim/schedule/text.h"
 
 namespace pipewright {
@@ -19,67 +18,18 @@ namespace {
 
 using Paths = std::set<std::string>;
 
-// Takes the fields of a list away, as if nobody had given them.
-class Clearer {
- public:
-  explicit Clearer(const Paths& paths) : paths_(paths) {}
-
-  template <typename Value, typename... Limits>
-  void Text(const char* path, Value& value, Limits...) {
-    if (paths_.count(path) > 0) value = Value();
-  }
-  template <typename Value, typename... Limits>
-  void Int(const char* path, Value& value, Limits...) {
-    Text(path, value);
-  }
-  template <typename Value, typename... Limits>
-  void Real(const char* path, Value& value, Limits...) {
-    Text(path, value);
-  }
-  template <typename Value>
-  void Bool(const char* path, Value& value) {
-    Text(path, value);
-  }
-  template <typename Value, typename... Limits>
-  void Quantity(const char* path, Value& value, Limits...) {
-    Text(path, value);
-  }
-  template <typename Value, typename... Limits>
-  void Quantities(const char* path, Value& value, Limits...) {
-    Text(path, value);
-  }
-  template <typename Value, typename... Limits>
-  void Reals(const char* path, Value& value, Limits...) {
-    Text(path, value);
-  }
-  template <typename Value, typename... Limits>
-  void Ints(const char* path, Value& value, Limits...) {
-    Text(path, value);
-  }
-  template <typename Value>
-  void Texts(const char* path, Value& value) {
-    Text(path, value);
-  }
-  template <typename Value>
-  void Choice(const char* path, Value& value, const std::vector<ChoiceRow>&) {
-    Text(path, value);
-  }
-  void Section(const char* path, bool& given) { Text(path, given); }
-  void Pairs(const char* path, std::map<std::string, std::string>& all) {
-    const std::string section = absl::StrCat(path, ".");
-    for (auto pair = all.begin(); pair != all.end();) {
-      pair = paths_.count(section + pair->first) > 0 ? all.erase(pair)
-                                                     : std::next(pair);
-    }
-  }
-
- private:
-  const Paths& paths_;
-};
-
+// As if nobody had given the fields at `paths`.
 RunConfig Without(RunConfig config, const Paths& paths) {
-  Clearer clearer(paths);
-  VisitFields(config, clearer);
+  for (const ConfigField& field : ConfigFields()) {
+    if (field.kind != FieldKind::kPairs) {
+      if (paths.count(field.path) > 0) ClearField(field, &config);
+      continue;
+    }
+    const std::string section = absl::StrCat(field.path, ".");
+    std::erase_if(*PairsOf(field, &config), [&](const auto& pair) {
+      return paths.count(section + pair.first) > 0;
+    });
+  }
   return config;
 }
 

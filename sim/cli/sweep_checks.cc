@@ -26,9 +26,8 @@ absl::Status NeedsExport(const char* flag) {
 // Fields that may make seeds matter.
 bool MayDraw(absl::string_view field) {
   return field == "costs.jitter" || field == "costs.profile" ||
-         absl::StartsWith(field, "sequences.") ||
-         field == "slow.devices_law" || field == "slow.links_law" ||
-         field == "reliability.mtbf_per_device";
+         absl::StartsWith(field, "sequences.") || field == "slow.devices_law" ||
+         field == "slow.links_law" || field == "reliability.mtbf_per_device";
 }
 
 }  // namespace
@@ -145,7 +144,7 @@ std::vector<std::string> SweepVerb::WarningsOf(const SweepPoints& points) {
       may_draw |= MayDraw(field);
     }
   }
-  if (seeds && !may_draw && !run->config.reliability.given() &&
+  if (seeds && !may_draw && !run->config.reliability.mtbf_per_device_s &&
       !DrawsAnything(*run)) {
     warnings.push_back(absl::StrCat("costs.seed: ", kNothingDrawn));
   }

@@ -31,7 +31,7 @@ using ::google::protobuf::FieldDescriptor;
 using ::google::protobuf::Message;
 
 Unit UnitOf(const FieldDescriptor* field) {
-  switch (field->options().GetExtension(proto::unit)) {
+  switch (field->options().GetExtension(proto::field).unit()) {
     case proto::TIME:
       return Unit::kTime;
     case proto::BYTES:
@@ -44,7 +44,8 @@ Unit UnitOf(const FieldDescriptor* field) {
 }
 
 const FieldDescriptor* MappingOf(const FieldDescriptor* field) {
-  const std::string& name = field->options().GetExtension(proto::key_of);
+  const std::string& name =
+      field->options().GetExtension(proto::field).key_of();
   return name.empty() ? nullptr
                       : field->containing_type()->FindFieldByName(name);
 }

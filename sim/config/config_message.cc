@@ -331,23 +331,29 @@ absl::Status ApplyEdit(const ConfigEdit& edit, ConfigMessage* target) {
   return Filler("", &edit, target).Section(node, "", target->message);
 }
 
-FieldAt FindField(const Message& root, absl::string_view path) {
+FieldPath::FieldPath(const Descriptor* root, absl::string_view path) {
   const std::vector<std::string> names = absl::StrSplit(path, '.');
-  const Message* message = &root;
-  const Descriptor* descriptor = root.GetDescriptor();
   for (size_t depth = 0; depth + 1 < names.size(); ++depth) {
-    const FieldDescriptor* section = descriptor->FindFieldByName(names[depth]);
-    PW_CHECK(section != nullptr);
-    descriptor = section->message_type();
-    if (message == nullptr) continue;
-    const Reflection* reflection = message->GetReflection();
-    message = reflection->HasField(*message, section)
-                  ? &reflection->GetMessage(*message, section)
-                  : nullptr;
+    sections_.push_back(root->FindFieldByName(names[depth]));
+    PW_CHECK(sections_.back() != nullptr);
+    root = sections_.back()->message_type();
   }
-  const FieldDescriptor* field = descriptor->FindFieldByName(names.back());
-  PW_CHECK(field != nullptr);
-  return {message, field};
+  field_ = root->FindFieldByName(names.back());
+  PW_CHECK(field_ != nullptr);
+}
+
+FieldAt FieldPath::In(const Message& root) const {
+  const Message* message = &root;
+  for (const FieldDescriptor* section : sections_) {
+    const Reflection* reflection = message->GetReflection();
+    if (!reflection->HasField(*message, section)) return {nullptr, field_};
+    message = &reflection->GetMessage(*message, section);
+  }
+  return {message, field_};
+}
+
+FieldAt FindField(const Message& root, absl::string_view path) {
+  return FieldPath(root.GetDescriptor(), path).In(root);
 }
 
 std::vector<std::string> FieldPaths(const Descriptor* descriptor) {

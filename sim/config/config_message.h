@@ -57,6 +57,18 @@ struct FieldAt {
 FieldAt FindField(const google::protobuf::Message& root,
                   absl::string_view path);
 
+// The same for many messages of one type, without a look at names.
+class FieldPath {
+ public:
+  // The path must exist.
+  FieldPath(const google::protobuf::Descriptor* root, absl::string_view path);
+  FieldAt In(const google::protobuf::Message& root) const;
+
+ private:
+  std::vector<const google::protobuf::FieldDescriptor*> sections_;
+  const google::protobuf::FieldDescriptor* field_;
+};
+
 // All paths of the schema below `descriptor`, sections left out.
 std::vector<std::string> FieldPaths(
     const google::protobuf::Descriptor* descriptor);

@@ -1,15 +1,14 @@
 #include "sim/config/config_reference.h"
 
-#include <cstdint>
+#include <string>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "sim/base/check.h"
 #include "sim/base/quantity.h"
-#include "sim/config/field_help.h"
-#include "sim/config/run_config_fields.h"
+#include "sim/config/config_fields.h"
 
 namespace pipewright {
 namespace {
@@ -44,77 +43,67 @@ std::string FlagOf(absl::string_view path) {
   return "";
 }
 
-class Collector {
- public:
-  explicit Collector(std::vector<FieldReference>* rows) : rows_(rows) {}
-
-  template <typename Value>
-  void Text(const char* path, const Value&) {
-    Add(path, "text", "");
+FieldReference ReferenceRow(const ConfigField& field) {
+  FieldReference row = {field.path,         "",           "", field.fallback,
+                        FlagOf(field.path), field.meaning};
+  const auto says = [&row](const char* type, std::string allowed = "") {
+    row.type = type;
+    row.allowed = std::move(allowed);
+  };
+  const auto integers = [&field] {
+    return absl::StrCat(field.least_int, " to ", field.most_int);
+  };
+  switch (field.kind) {
+    case FieldKind::kText:
+      says("text");
+      break;
+    case FieldKind::kTexts:
+      says("list of texts");
+      break;
+    case FieldKind::kBool:
+      says("boolean", "true, false");
+      break;
+    case FieldKind::kInt:
+    case FieldKind::kLong:
+      says("integer", integers());
+      break;
+    case FieldKind::kInts:
+      says("list of integers", integers());
+      break;
+    case FieldKind::kReal:
+      says("number", absl::StrCat(field.least, " to ", field.most));
+      break;
+    case FieldKind::kReals:
+      says("list of numbers",
+           absl::StrCat(field.positive ? "" : "0, or ", kFactors.least, " to ",
+                        kFactors.most));
+      break;
+    case FieldKind::kQuantity:
+      says(WordsOf(field.unit).one,
+           field.most > 0
+               ? absl::StrCat("0 to ", field.most, " ", SiUnit(field.unit))
+               : WordsOf(field.unit).allowed);
+      break;
+    case FieldKind::kQuantities:
+      says(WordsOf(field.unit).several, WordsOf(field.unit).allowed);
+      break;
+    case FieldKind::kChoice:
+      for (const ChoiceRow& choice : field.choices()) {
+        if (!choice.available) continue;
+        absl::StrAppend(&row.allowed, row.allowed.empty() ? "" : ", ",
+                        choice.name);
+      }
+      row.type = "name";
+      break;
+    case FieldKind::kPairs:
+      says("keys and values");
+      break;
+    case FieldKind::kSection:
+      says("section");
+      break;
   }
-  template <typename Value>
-  void Texts(const char* path, const Value&) {
-    Add(path, "list of texts", "");
-  }
-  template <typename Value>
-  void Bool(const char* path, const Value&) {
-    Add(path, "boolean", "true, false");
-  }
-  template <typename Value>
-  void Int(const char* path, const Value&, int64_t least, int64_t most) {
-    Add(path, "integer", absl::StrCat(least, " to ", most));
-  }
-  template <typename Value>
-  void Ints(const char* path, const Value&, int64_t least, int64_t most) {
-    Add(path, "list of integers", absl::StrCat(least, " to ", most));
-  }
-  template <typename Value>
-  void Real(const char* path, const Value&, double least, double most) {
-    Add(path, "number", absl::StrCat(least, " to ", most));
-  }
-  template <typename Value>
-  void Reals(const char* path, const Value&, MayBeZero zero = kMayBeZero) {
-    Add(path, "list of numbers",
-        absl::StrCat(zero == kMayBeZero ? "0, or " : "", kFactors.least, " to ",
-                     kFactors.most));
-  }
-  template <typename Value>
-  void Quantity(const char* path, const Value&, Unit unit) {
-    Add(path, WordsOf(unit).one, WordsOf(unit).allowed);
-  }
-  template <typename Value>
-  void Quantity(const char* path, const Value&, Unit unit, double most) {
-    Add(path, WordsOf(unit).one,
-        absl::StrCat("0 to ", most, " ", SiUnit(unit)));
-  }
-  template <typename Value>
-  void Quantities(const char* path, const Value&, Unit unit) {
-    Add(path, WordsOf(unit).several, WordsOf(unit).allowed);
-  }
-  template <typename Value>
-  void Choice(const char* path, const Value&,
-              const std::vector<ChoiceRow>& choices) {
-    std::vector<std::string> names;
-    for (const ChoiceRow& choice : choices) {
-      if (choice.available) names.push_back(choice.name);
-    }
-    Add(path, "name", absl::StrJoin(names, ", "));
-  }
-  template <typename Value>
-  void Pairs(const char* path, const Value&) {
-    Add(path, "keys and values", "");
-  }
-  void Section(const char* path, bool) { Add(path, "section", ""); }
-
- private:
-  void Add(const char* path, const char* type, std::string allowed) {
-    const FieldHelp& help = HelpOfField(path);
-    rows_->push_back({path, type, std::move(allowed), help.fallback,
-                      FlagOf(path), help.meaning});
-  }
-
-  std::vector<FieldReference>* rows_;
-};
+  return row;
+}
 
 const FieldReference& ReferenceOf(absl::string_view path) {
   for (const FieldReference& row : ConfigReference()) {
@@ -155,9 +144,9 @@ fields of its section, and single fields beside it win over it; the defaults of
 const std::vector<FieldReference>& ConfigReference() {
   static const auto* const rows = [] {
     auto* all = new std::vector<FieldReference>;
-    Collector collector(all);
-    const RunConfig none;
-    VisitFields(none, collector);
+    for (const ConfigField& field : ConfigFields()) {
+      all->push_back(ReferenceRow(field));
+    }
     return all;
   }();
   return *rows;

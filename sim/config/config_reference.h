@@ -1,6 +1,5 @@
-// The reference of the configuration, made from the tables that the program
-// itself reads: types and ranges (run_config_fields.h), words and defaults
-// (field_help.h), flags (flags.h). docs/config.md is this as Markdown.
+// The reference of the configuration, made from the rows that the program
+// itself reads (config_fields.h). docs/config.md is this as Markdown.
 #pragma once
 
 #include <string>
@@ -20,7 +19,7 @@ struct FieldReference {
   std::string meaning;
 };
 
-// In the order of VisitFields.
+// In the order of ConfigFields().
 const std::vector<FieldReference>& ConfigReference();
 
 // What --help says of a flag: its path, the field's meaning and default.

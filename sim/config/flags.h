@@ -14,7 +14,7 @@ namespace pipewright {
 struct ConfigFlag {
   std::string flag;   // "--backward-input"
   std::string path;   // "costs.uniform.backward_input"
-  std::string value;  // for help: "TIME"; the words are field_help.h's
+  std::string value;  // for help: "TIME"
   // Where some values stand for another path: a file instead of a name, a
   // list instead of one time. "" and null: never.
   std::string other_path;
@@ -34,6 +34,11 @@ absl::StatusOr<ConfigEdit> EditOfFlag(const ConfigFlag& flag,
 // "a.b=c" of --set; "a.b=" clears the field.
 absl::StatusOr<ConfigEdit> EditOfSet(const std::string& text);
 
+// Tests of config.proto's `other`: a list of values, a file of a model, one of
+// a system.
+bool IsList(const std::string& value);
+bool IsModelFile(const std::string& value);
+bool IsSystemFile(const std::string& value);
 // True for a schedule that is a file: it has a '/', ends in .pws .txt .json,
 // or is no registered name but a file that is there, at `path`.
 bool IsScheduleFile(const std::string& value, const std::string& path);

@@ -8,7 +8,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "sim/config/run_config_fields.h"
+#include "sim/config/config_fields.h"
 
 namespace pipewright {
 namespace {
@@ -186,7 +186,7 @@ class Defaults {
   void Batched() {
     StrategyChoice& strategy = config_.strategy;
     if (config_.schedule.name == "1f1b" && sizes_.pp > 1 &&
-        config_.system.given() && !Offloads()) {
+        NamesSystem(config_.system) && !Offloads()) {
       Set("strategy.waiting", strategy.waiting, WaitRule::kBatched, "batched");
     }
   }
@@ -205,7 +205,7 @@ class Defaults {
       set_.emplace_back("schedule.params.rule", "torch");
     }
     if (absl::c_linear_search(kMulti, config_.schedule.name) && sizes_.pp > 1 &&
-        config_.system.given() && !Offloads() &&
+        NamesSystem(config_.system) && !Offloads() &&
         strategy.optimizer != OptimizerMode::kPostValidated) {
       Set("strategy.waiting", strategy.waiting, WaitRule::kStepped, "stepped");
     }

@@ -203,14 +203,14 @@ absl::StatusOr<PreparedRun> PrepareAlike(const RunConfig& given,
 absl::StatusOr<PreparedRun> PrepareWith(const RunConfig& config,
                                         const TimeScales* scales,
                                         RunContext* context) {
-  if (!config.strategy.dp_classes.given()) {
+  if (!HasClasses(config.strategy.dp_classes)) {
     return PrepareAlike(config, scales, context);
   }
-  if (config.sequences.given()) {
+  if (GivesLengths(config.sequences)) {
     return BothGiven(config.Field("strategy.dp_classes.replicas"),
                      "sequences, which make classes of their own");
   }
-  if (config.slow.slows_devices()) {
+  if (SlowsDevices(config.slow)) {
     return BothGiven(config.Field("strategy.dp_classes.replicas"),
                      "slow.devices or slow.devices_law, which make classes of "
                      "their own");

@@ -90,7 +90,7 @@ absl::StatusOr<int64_t> SequenceOf(const RunConfig& config,
 // how many there are.
 absl::StatusOr<int> ReplicasOf(const RunConfig& config, const RunSizes& sizes,
                                RunContext* context) {
-  if (!config.system.given() || !config.system.nodes) return 1;
+  if (!NamesSystem(config.system) || !config.system.nodes) return 1;
   PW_ASSIGN_OR_RETURN(const int per_node, DevicesOfNode(config, context));
   const int64_t devices = int64_t{*config.system.nodes} * per_node;
   const int64_t replica = sizes.devices();  // dp is 1

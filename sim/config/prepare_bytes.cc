@@ -10,9 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "sim/base/status.h"
-#include "sim/config/ignored_fields.h"
+#include "sim/config/config_fields.h"
 #include "sim/config/prepare_parts.h"
-#include "sim/config/run_config_fields.h"
 #include "sim/model/ops.h"
 
 namespace pipewright {
@@ -58,28 +57,32 @@ double MostOnOneRank(const PreparedModel& model, const RunSizes& sizes) {
 }
 
 // The largest size that was given of those that bytes grow with.
-class LargestSize : public IgnoredFields {
- public:
-  template <typename Integer>
-  void Int(const char* path, const std::optional<Integer>& value, int64_t,
-           int64_t) {
-    const absl::string_view name = path;
+struct LargestSize {
+  std::string path;  // "": none is given
+  int64_t value = 0;
+};
+
+LargestSize LargestOf(const RunConfig& config) {
+  LargestSize largest;
+  for (const ConfigField& field : ConfigFields()) {
+    const absl::string_view name = field.path;
     const bool grows = absl::StartsWith(name, "model.") ||
                        name == "strategy.microbatch_size" ||
                        name == "strategy.sequence" ||
                        name == "strategy.microbatches";
-    if (!grows || !value || *value <= value_) return;
-    value_ = *value;
-    path_ = path;
+    if (!grows) continue;
+    WithMember(field, config, [&](const auto& value) {
+      using Value = std::remove_cvref_t<decltype(value)>;
+      if constexpr (std::is_same_v<Value, std::optional<int>> ||
+                    std::is_same_v<Value, std::optional<int64_t>>) {
+        if (value.value_or(0) > largest.value) {
+          largest = {std::string(name), *value};
+        }
+      }
+    });
   }
-
-  const std::string& path() const { return path_; }
-  int64_t value() const { return value_; }
-
- private:
-  std::string path_;
-  int64_t value_ = 0;
-};
+  return largest;
+}
 
 }  // namespace
 
@@ -88,17 +91,16 @@ absl::Status CheckBytes(const RunConfig& config, const RunSizes& sizes,
   const double most = MostOnOneRank(model, sizes) *
                       (1 + config.strategy.fragmentation.value_or(0));
   if (most <= kMostBytes) return absl::OkStatus();
-  LargestSize largest;
-  VisitFields(config, largest);
+  const LargestSize largest = LargestOf(config);
   // Sizes of a file are its own.
   const bool from_file =
-      config.model.hf && !absl::StartsWith(largest.path(), "strategy.");
+      config.model.hf && !absl::StartsWith(largest.path, "strategy.");
   const std::string path =
-      from_file || largest.path().empty() ? "model.hf" : largest.path();
+      from_file || largest.path.empty() ? "model.hf" : largest.path;
   return BadValue(
       config.Field(path),
       path == "model.hf" ? config.model.hf.value_or(model.spec.name)
-                         : absl::StrCat(largest.value()),
+                         : absl::StrCat(largest.value),
       absl::StrFormat("sizes whose bytes on a rank can be counted, 2^62 at "
                       "most; here they may be %.3g",
                       most));

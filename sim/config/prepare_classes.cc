@@ -204,7 +204,7 @@ absl::Status RefuseSlow(const RunConfig& config, absl::string_view verb) {
 }
 
 absl::Status RefuseClasses(const RunConfig& config, absl::string_view verb) {
-  if (config.sequences.given()) {
+  if (GivesLengths(config.sequences)) {
     const bool named = config.sequences.lengths.has_value();
     return FieldError(
         config.Field(named ? "sequences.lengths" : "sequences.histogram"),
@@ -214,7 +214,7 @@ absl::Status RefuseClasses(const RunConfig& config, absl::string_view verb) {
   }
   PW_RETURN_IF_ERROR(RefuseSlow(config, verb));
   const DpClassChoice& classes = config.strategy.dp_classes;
-  if (!classes.given()) return absl::OkStatus();
+  if (!HasClasses(classes)) return absl::OkStatus();
   return BadValue(config.Field("strategy.dp_classes.replicas"),
                   absl::StrCat("[", absl::StrJoin(classes.replicas, ", "), "]"),
                   absl::StrCat("no classes of replicas with ", verb,

@@ -8,8 +8,8 @@
 #include "sim/base/names.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
+#include "sim/config/config_fields.h"
 #include "sim/config/prepare_parts.h"
-#include "sim/config/run_config_fields.h"
 #include "sim/cost/analytic.h"
 #include "sim/cost/contention.h"
 #include "sim/cost/exchange.h"
@@ -194,13 +194,13 @@ absl::StatusOr<std::optional<AnalyticOptions>> PrepareAnalytic(
   }
   if (shape != nullptr) options.network = NetworkOf(*shape);
   PW_ASSIGN_OR_RETURN(options.silicon, SiliconOf(config, *spec, context));
-  options.sustained = config.costs.analytic_sustained.value_or(true);
+  options.sustained = config.costs.analytic_clock != ClockRate::kBurst;
   options.kernels =
       config.costs.analytic_kernels.value_or(FrameworkKernels::kFused);
-  if (config.costs.analytic_launch_s.value_or(0) > kMostLaunchSeconds) {
+  if (config.costs.analytic_launch_s.value_or(0) > limits::kMostLaunchSeconds) {
     return BadValue(config.Field("costs.analytic.launch_time"),
                     FormatSeconds(*config.costs.analytic_launch_s),
-                    absl::StrCat("0 to ", kMostLaunchSeconds, " s"));
+                    absl::StrCat("0 to ", limits::kMostLaunchSeconds, " s"));
   }
   options.launch_s =
       config.costs.analytic_launch_s.value_or(LaunchSecondsOf(*spec));
@@ -269,7 +269,7 @@ absl::StatusOr<PassCosts> TimesOf(const RunConfig& config,
     costs = PassCosts::Uniform(
         sizes.pp, sizes.vpp,
         {.forward_s = 1, .backward_input_s = 1, .backward_weight_s = 1});
-    if (!given.timed_by_run) {
+    if (!config.timed_by_run) {
       warnings->push_back(
           "no pass times are given: forward, backward_input and "
           "backward_weight take 1 s each");

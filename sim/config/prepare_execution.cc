@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "sim/base/status.h"
-#include "sim/config/execution_fields.h"
+#include "sim/config/config_fields.h"
 #include "sim/config/prepare_parts.h"
 
 namespace pipewright {
@@ -12,7 +12,7 @@ constexpr char kGraphParts[] = "strategy.graph_parts";
 
 absl::StatusOr<uint8_t> GraphPartsOf(const RunConfig& config) {
   uint8_t parts = 0;
-  for (const std::string& name : config.strategy.execution.graph_parts) {
+  for (const std::string& name : config.strategy.graph_parts) {
     int found = 0;
     std::string known;
     for (const ChoiceRow& row : GraphPartChoices()) {
@@ -32,7 +32,7 @@ absl::StatusOr<uint8_t> GraphPartsOf(const RunConfig& config) {
 }  // namespace
 
 absl::StatusOr<Execution> PrepareExecution(const RunConfig& config) {
-  const ExecutionChoice& choice = config.strategy.execution;
+  const StrategyChoice& choice = config.strategy;
   Execution out;
   out.launch = choice.launch.value_or(out.launch);
   if (!choice.graph_parts.empty()) {

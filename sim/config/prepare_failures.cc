@@ -23,7 +23,7 @@ absl::Status AboveZero(const RunConfig& config, const char* field,
 absl::StatusOr<std::optional<PreparedFailures>> PrepareFailures(
     const RunConfig& config, int64_t devices) {
   const ReliabilityChoice& given = config.reliability;
-  if (!given.given()) return std::optional<PreparedFailures>();
+  if (!given.mtbf_per_device_s) return std::optional<PreparedFailures>();
   PW_RETURN_IF_ERROR(AboveZero(config, "reliability.mtbf_per_device",
                                given.mtbf_per_device_s));
   PW_RETURN_IF_ERROR(AboveZero(config, "reliability.checkpoint_every",

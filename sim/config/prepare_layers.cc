@@ -4,8 +4,8 @@
 
 #include "sim/base/error_parts.h"
 #include "sim/base/status.h"
+#include "sim/config/config_fields.h"
 #include "sim/config/prepare_parts.h"
-#include "sim/config/run_config_fields.h"
 #include "sim/cost/device.h"
 #include "sim/model/ops.h"
 

@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/status.h"
-#include "sim/config/model_fields.h"
+#include "sim/config/config_fields.h"
 #include "sim/config/prepare_parts.h"
 
 namespace pipewright {

@@ -49,9 +49,9 @@ void OverlayHost(const HostChoice& given, HostClass* host) {
   const auto take = [](const auto& from, auto* to) {
     if (from) *to = *from;
   };
-  take(given.bytes_per_s, &host->bytes_per_s);
-  take(given.adam_bytes, &host->adam_bytes);
-  take(given.cast_bytes, &host->cast_bytes);
+  take(given.memory_bytes_per_s, &host->bytes_per_s);
+  take(given.adam_bytes_per_parameter, &host->adam_bytes);
+  take(given.cast_bytes_per_parameter, &host->cast_bytes);
   take(given.adam_rate, &host->adam_rate);
   take(given.cast_rate, &host->cast_rate);
   take(given.flush_rate, &host->flush_rate);
@@ -294,7 +294,7 @@ absl::StatusOr<int> DevicesOfNode(const RunConfig& config,
 
 absl::StatusOr<SystemCluster> ClusterOf(const RunConfig& config,
                                         RunContext* context) {
-  if (!config.system.given()) {
+  if (!NamesSystem(config.system)) {
     constexpr char kAllowed[] = "system.preset, system.file or system.shape";
     return WithValue(
         FieldError("system", absl::StrCat("missing; allowed: ", kAllowed)), "",
@@ -338,7 +338,7 @@ absl::StatusOr<PreparedNetwork> NetworkOfRun(
       MeasuredHop(config, profile, sizes.pp, hop_bytes, warnings);
   const std::optional<double>& p2p_s =
       measured_s ? measured_s : config.costs.p2p_s;
-  if (config.system.given()) {
+  if (NamesSystem(config.system)) {
     if (p2p_s) {
       return WithValue(
           FieldError(config.Field("costs.p2p"),

@@ -8,10 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/status.h"
+#include "sim/config/config_fields.h"
 #include "sim/config/copy_rate.h"
 #include "sim/config/pcie_switches.h"
 #include "sim/config/prepare_parts.h"
-#include "sim/config/run_config_fields.h"
 #include "sim/memory/schedule_memory.h"
 #include "sim/offload/copy_turns.h"
 #include "sim/program/network_time.h"
@@ -348,7 +348,7 @@ absl::Status PrepareOffload(const RunConfig& config, const RunSizes& sizes,
                      !config.costs.stage_forward_s.empty() ||
                      !config.costs.stage_backward_s.empty() ||
                      run->costs.follow_model();
-  if (plans && config.costs.timed_by_run && !timed) {
+  if (plans && config.timed_by_run && !timed) {
     return MissingValue(config.Field("costs.uniform.forward"),
                         "pass times (with backward_input and backward_weight, "
                         "or a profile), since copies are planned against them");

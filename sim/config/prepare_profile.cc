@@ -250,7 +250,7 @@ std::optional<double> MeasuredHop(const RunConfig& config,
                                   const std::optional<PreparedProfile>& profile,
                                   int pp, double hop_bytes,
                                   std::vector<std::string>* warnings) {
-  if (!profile || config.costs.p2p_s || config.system.given() || pp == 1) {
+  if (!profile || config.costs.p2p_s || NamesSystem(config.system) || pp == 1) {
     return {};
   }
   const std::optional<TransferTime> hop =

@@ -6,9 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/status.h"
+#include "sim/config/config_fields.h"
 #include "sim/config/prepare_draws.h"
 #include "sim/config/prepare_parts.h"
-#include "sim/config/run_config_fields.h"
 
 namespace pipewright {
 namespace {
@@ -107,8 +107,9 @@ PassWorks WorksOfRun(const RunConfig& config, const SampleCost& cost,
   if (!model) return PassWorks::OfCost(cost);
   const StrategyChoice& strategy = config.strategy;
   TrainingSpec training;
-  training.flash_attention =
-      strategy.flash_attention.value_or(training.flash_attention);
+  if (strategy.attention) {
+    training.flash_attention = strategy.attention == Attention::kFlash;
+  }
   training.recompute = strategy.recompute.value_or(Recompute::kNone);
   const auto chunks = static_cast<double>(strategy.recompute_chunks.size());
   const double part =
@@ -200,7 +201,7 @@ int PreparedSequences::least_microbatches() const {
 absl::StatusOr<std::optional<PreparedSequences>> PrepareSequences(
     const RunConfig& config, RunContext* context) {
   const SequenceChoice& given = config.sequences;
-  if (!given.given()) return std::optional<PreparedSequences>();
+  if (!GivesLengths(given)) return std::optional<PreparedSequences>();
   PW_ASSIGN_OR_RETURN(const std::optional<ModelSpec> model,
                       PrepareModel(config, context));
   PW_RETURN_IF_ERROR(CheckFree(config));

@@ -16,7 +16,7 @@
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 #include "sim/config/check_texts.h"
-#include "sim/config/run_config_fields.h"
+#include "sim/config/config_fields.h"
 
 namespace pipewright {
 namespace {
@@ -194,7 +194,7 @@ absl::StatusOr<std::optional<SlowDevices>> PrepareSlowDevices(
     const RunConfig& config, int pp, int dp, int devices_per_rank,
     const Cluster* cluster, const RankMapping* mapping) {
   constexpr char kField[] = "slow.devices";
-  if (!config.slow.slows_devices()) return std::optional<SlowDevices>();
+  if (!SlowsDevices(config.slow)) return std::optional<SlowDevices>();
   SlowDevices slow = {.pp = pp, .dp = dp, .devices_per_rank = devices_per_rank};
   const int64_t count = int64_t{pp} * dp * devices_per_rank;
   if (count > kMostSlowDevices) {
@@ -233,7 +233,7 @@ absl::StatusOr<std::optional<SlowDevices>> PrepareSlowDevices(
 absl::StatusOr<std::optional<SlowLinks>> PrepareSlowLinks(
     const RunConfig& config, std::shared_ptr<const Cluster> cluster) {
   constexpr char kField[] = "slow.links";
-  if (!config.slow.slows_links()) return std::optional<SlowLinks>();
+  if (!SlowsLinks(config.slow)) return std::optional<SlowLinks>();
   if (cluster == nullptr) {
     return MissingValue(
         config.Field("system.preset"),

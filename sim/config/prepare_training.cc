@@ -7,8 +7,8 @@
 #include "sim/base/error_parts.h"
 #include "sim/base/nearest.h"
 #include "sim/base/status.h"
+#include "sim/config/config_fields.h"
 #include "sim/config/prepare_parts.h"
-#include "sim/config/run_config_fields.h"
 
 namespace pipewright {
 namespace {
@@ -189,8 +189,9 @@ absl::StatusOr<TrainingSpec> PrepareTraining(
   training.stops_early = strategy.recompute_stops_early.value_or(false);
   training.whole_gradients =
       strategy.whole_gradients.value_or(training.whole_gradients);
-  training.flash_attention =
-      strategy.flash_attention.value_or(training.flash_attention);
+  if (strategy.attention) {
+    training.flash_attention = strategy.attention == Attention::kFlash;
+  }
   training.fused_cross_entropy =
       strategy.fused_cross_entropy.value_or(training.fused_cross_entropy);
   training.fused_optimizer =

@@ -76,7 +76,7 @@ void WarnOfGaps(const RunConfig& config, const RunSizes& sizes,
         " devices of a rank hold the same experts, whose gradients they would "
         "reduce; that takes no time here"));
   }
-  if (costs.analytic && strategy.execution.fp8_attention.value_or(false) &&
+  if (costs.analytic && strategy.fp8_attention.value_or(false) &&
       strategy.precision.value_or(Precision::kBf16) == Precision::kBf16) {
     warnings->push_back(absl::StrCat(
         config.Field("strategy.fp8_attention"),

@@ -6,8 +6,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "sim/base/quantity.h"
+#include "sim/config/config_fields.h"
 #include "sim/config/prepare.h"
-#include "sim/config/run_config_fields.h"
 #include "sim/schedule/text.h"
 
 namespace pipewright {

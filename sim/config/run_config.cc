@@ -1,148 +1,66 @@
 #include "sim/config/run_config.h"
 
-#include <utility>
+#include <map>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/quantity.h"
-#include "sim/config/run_config_fields.h"
+#include "sim/config/config_fields.h"
 
 namespace pipewright {
 namespace {
 
-class Printer {
+// The value of a field that is given, as ToString has it.
+class Words {
  public:
-  explicit Printer(std::string* out) : out_(out) {}
+  explicit Words(const ConfigField& field)
+      : unit_(field.unit == Unit::kNone
+                  ? ""
+                  : absl::StrCat(" ", SiUnit(field.unit))) {}
 
-  void Text(const char* path, const std::optional<std::string>& value) {
-    if (value) Line(path, *value);
+  const std::string& text() const { return text_; }
+
+  void operator()(const std::optional<std::string>& value) { text_ = *value; }
+  void operator()(const std::optional<bool>& value) {
+    text_ = *value ? "true" : "false";
   }
   template <typename Integer>
-  void Int(const char* path, const std::optional<Integer>& value, int64_t,
-           int64_t) {
-    if (value) Line(path, absl::StrCat(*value));
+  void operator()(const std::optional<Integer>& value) {
+    text_ = absl::StrCat(*value);
   }
-  void Real(const char* path, const std::optional<double>& value, double,
-            double) {
-    if (value) Line(path, Number(*value));
+  void operator()(const std::optional<double>& value) { text_ = Real(*value); }
+  void operator()(const std::vector<double>& values) {
+    text_ = absl::StrJoin(values, ", ", [this](std::string* out, double value) {
+      absl::StrAppend(out, Real(value));
+    });
   }
-  void Bool(const char* path, const std::optional<bool>& value) {
-    if (value) Line(path, *value ? "true" : "false");
+  template <typename Value>
+  void operator()(const std::vector<Value>& values) {
+    text_ = absl::StrJoin(values, ", ");
   }
-  void Quantity(const char* path, const std::optional<double>& value, Unit unit,
-                double = 0) {
-    if (value) Line(path, absl::StrCat(Number(*value), " ", SiUnit(unit)));
-  }
-  void Quantities(const char* path, const std::vector<double>& values,
-                  Unit unit) {
-    std::string list;
-    for (const double value : values) {
-      absl::StrAppend(&list, list.empty() ? "" : ", ", Number(value), " ",
-                      SiUnit(unit));
-    }
-    if (!values.empty()) Line(path, list);
-  }
-  void Reals(const char* path, const std::vector<double>& values,
-             MayBeZero = kMayBeZero) {
-    std::string list;
-    for (const double value : values) {
-      absl::StrAppend(&list, list.empty() ? "" : ", ", Number(value));
-    }
-    if (!values.empty()) Line(path, list);
-  }
-  void Ints(const char* path, const std::vector<int64_t>& values, int64_t,
-            int64_t) {
-    if (!values.empty()) Line(path, absl::StrJoin(values, ", "));
-  }
-  void Section(const char* path, bool given) {
-    if (given) Line(path, "given");
-  }
-  void Texts(const char* path, const std::vector<std::string>& values) {
-    std::string list;
-    for (const std::string& value : values) {
-      absl::StrAppend(&list, list.empty() ? "" : ", ", value);
-    }
-    if (!values.empty()) Line(path, list);
-  }
-  template <typename Enum>
-  void Choice(const char* path, const std::optional<Enum>& value,
-              const std::vector<ChoiceRow>& rows) {
-    if (value) Line(path, ChoiceName(rows, *value));
-  }
-  void Pairs(const char* path, const std::map<std::string, std::string>& all) {
-    for (const auto& [key, value] : all) {
-      Line(absl::StrCat(path, ".", key), value);
-    }
-  }
+  void operator()(const std::map<std::string, std::string>&) {}
+  void operator()(bool) { text_ = "given"; }
 
  private:
-  static std::string Number(double value) {
-    return absl::StrFormat("%.17g", value);
-  }
-  void Line(absl::string_view path, absl::string_view value) {
-    absl::StrAppend(out_, path, ": ", value, "\n");
+  std::string Real(double value) const {
+    return absl::StrFormat("%.17g%s", value, unit_);
   }
 
-  std::string* out_;
+  std::string unit_;
+  std::string text_;
 };
 
-// The paths of the fields that are given.
-class GivenFields {
- public:
-  std::vector<std::string> Take() && { return std::move(paths_); }
-
-  template <typename Value, typename... Rest>
-  void Text(const char* path, const Value& value, const Rest&...) {
-    if (value) paths_.emplace_back(path);
+std::string ValueOf(const ConfigField& field, const RunConfig& config) {
+  if (field.kind == FieldKind::kChoice) {
+    return ChoiceName(field.choices(), *field.chosen(config));
   }
-  template <typename Value, typename... Rest>
-  void Int(const char* path, const Value& value, const Rest&...) {
-    Text(path, value);
-  }
-  template <typename Value, typename... Rest>
-  void Real(const char* path, const Value& value, const Rest&...) {
-    Text(path, value);
-  }
-  template <typename Value, typename... Rest>
-  void Bool(const char* path, const Value& value, const Rest&...) {
-    Text(path, value);
-  }
-  template <typename Value, typename... Rest>
-  void Quantity(const char* path, const Value& value, const Rest&...) {
-    Text(path, value);
-  }
-  template <typename Value, typename... Rest>
-  void Choice(const char* path, const Value& value, const Rest&...) {
-    Text(path, value);
-  }
-  void Section(const char* path, bool given) { Text(path, given); }
-  template <typename List, typename... Rest>
-  void Texts(const char* path, const List& values, const Rest&...) {
-    Text(path, !values.empty());
-  }
-  template <typename List, typename... Rest>
-  void Ints(const char* path, const List& values, const Rest&...) {
-    Texts(path, values);
-  }
-  template <typename List, typename... Rest>
-  void Reals(const char* path, const List& values, const Rest&...) {
-    Texts(path, values);
-  }
-  template <typename List, typename... Rest>
-  void Quantities(const char* path, const List& values, const Rest&...) {
-    Texts(path, values);
-  }
-  void Pairs(const char* path, const std::map<std::string, std::string>& all) {
-    for (const auto& [key, value] : all) {
-      paths_.push_back(absl::StrCat(path, ".", key));
-    }
-  }
-
- private:
-  std::vector<std::string> paths_;
-};
+  Words words(field);
+  WithMember(field, config, words);
+  return words.text();
+}
 
 }  // namespace
 
@@ -161,8 +79,18 @@ FieldPlace RunConfig::Field(absl::string_view path) const {
 
 std::string ToString(const RunConfig& config) {
   std::string out;
-  Printer printer(&out);
-  VisitFields(config, printer);
+  const auto line = [&out](absl::string_view path, absl::string_view value) {
+    absl::StrAppend(&out, path, ": ", value, "\n");
+  };
+  for (const ConfigField& field : ConfigFields()) {
+    if (field.kind == FieldKind::kPairs) {
+      for (const auto& [key, value] : PairsOf(field, config)) {
+        line(absl::StrCat(field.path, ".", key), value);
+      }
+    } else if (IsGiven(field, config)) {
+      line(field.path, ValueOf(field, config));
+    }
+  }
   return out;
 }
 
@@ -181,12 +109,17 @@ bool IsHalfOfBackward(const RunConfig& config, const std::string& path) {
 }  // namespace
 
 std::vector<std::string> GivenPaths(const RunConfig& config) {
-  GivenFields given;
-  VisitFields(config, given);
-  std::vector<std::string> paths = std::move(given).Take();
-  std::erase_if(paths, [&config](const std::string& path) {
-    return IsHalfOfBackward(config, path);
-  });
+  std::vector<std::string> paths;
+  for (const ConfigField& field : ConfigFields()) {
+    if (field.kind == FieldKind::kPairs) {
+      for (const auto& [key, value] : PairsOf(field, config)) {
+        paths.push_back(absl::StrCat(field.path, ".", key));
+      }
+    } else if (IsGiven(field, config) &&
+               !IsHalfOfBackward(config, field.path)) {
+      paths.push_back(field.path);
+    }
+  }
   return paths;
 }
 

@@ -122,7 +122,7 @@ absl::Status CheckScales(const TimeScales& scales, const RunConfig& config,
     return NoTimeFor(absl::StrCat("stage", stage),
                      absl::StrCat("there are stages 0..", stages - 1));
   }
-  if (scales.p2p != 1 && config.system.given()) {
+  if (scales.p2p != 1 && NamesSystem(config.system)) {
     return NoTimeFor("p2p",
                      "a hop follows from the links of the system; network*2 "
                      "makes all of them slower");
@@ -130,7 +130,7 @@ absl::Status CheckScales(const TimeScales& scales, const RunConfig& config,
   if (scales.p2p != 1 && !costs.p2p_s && !costs.profile) {
     return NoTimeFor("p2p", "hops take no time; give one (--p2p 0.5ms)");
   }
-  if (scales.network != 1 && !config.system.given()) {
+  if (scales.network != 1 && !NamesSystem(config.system)) {
     return NoTimeFor("network", "there is no system; give one (--system)");
   }
   if (scales.network == 0) {

@@ -27,7 +27,7 @@ RunConfig ConfigOf(const TableRow& row, bool present_work,
   strategy.microbatches = row.Integer("batch") / row.Integer("microbatch_size");
   strategy.sequence_parallel = present_work;
   strategy.recompute = present_work ? Recompute::kSelective : Recompute::kFull;
-  strategy.flash_attention = false;
+  strategy.attention = Attention::kUnfused;
   const bool interleaved = *strategy.vpp > 1;
   config.schedule.name = interleaved ? "interleaved-1f1b" : "1f1b";
   if (!interleaved) strategy.waiting = WaitRule::kBatched;

@@ -4,8 +4,7 @@
 
 #include "absl/strings/str_split.h"
 #include "sim/base/check.h"
-#include "sim/config/execution_fields.h"
-#include "sim/config/run_config_fields.h"
+#include "sim/config/config_fields.h"
 #include "sim/reproduce/steps.h"
 
 namespace pipewright::megatron_bridge {
@@ -26,18 +25,17 @@ void Take(const std::vector<ChoiceRow>& rows, const std::string& name,
 void TakeRecipe(const TableRow& row, RunConfig* config) {
   StrategyChoice& strategy = config->strategy;
   strategy.gradient_bytes_per_parameter = 2;
-  ExecutionChoice& execution = strategy.execution;
-  if (*strategy.ep > 1 && *strategy.tp > 1) execution.etp = 1;
+  if (*strategy.ep > 1 && *strategy.tp > 1) strategy.etp = 1;
   for (const TableRow& recipe : ReadTable("megatron_bridge/recipes")) {
     if (recipe.Text("entry") != row.Text("entry")) continue;
-    Take(LaunchChoices(), recipe.Text("launch"), &execution.launch);
-    execution.graph_parts =
+    Take(LaunchChoices(), recipe.Text("launch"), &strategy.launch);
+    strategy.graph_parts =
         absl::StrSplit(recipe.Text("graph_parts"), ' ', absl::SkipEmpty());
-    Take(DispatchChoices(), recipe.Text("dispatch"), &execution.dispatch);
-    execution.overlap_experts = recipe.Integer("overlap_experts") != 0;
-    execution.fp8_attention = recipe.Integer("fp8_attention") != 0;
-    execution.fused_experts = recipe.Integer("fused_experts") != 0;
-    if (recipe.Integer("overlap_tensor") != 0) execution.overlap_tensor = true;
+    Take(DispatchChoices(), recipe.Text("dispatch"), &strategy.dispatch);
+    strategy.overlap_experts = recipe.Integer("overlap_experts") != 0;
+    strategy.fp8_attention = recipe.Integer("fp8_attention") != 0;
+    strategy.fused_experts = recipe.Integer("fused_experts") != 0;
+    if (recipe.Integer("overlap_tensor") != 0) strategy.overlap_tensor = true;
     Take(RecomputeChoices(), recipe.Text("recompute"), &strategy.recompute);
     return;
   }

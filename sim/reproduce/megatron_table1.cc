@@ -31,7 +31,7 @@ RunConfig ConfigOf(const TableRow& row, const std::string& engine) {
       row.Integer("batch") / (*strategy.dp * *strategy.microbatch_size);
   strategy.sequence_parallel = false;
   strategy.recompute = Recompute::kFull;
-  strategy.flash_attention = false;
+  strategy.attention = Attention::kUnfused;
   strategy.gradient_bytes_per_parameter = kGradientBytes;
   strategy.overlap_gradients = false;
   const bool interleaved = *strategy.vpp > 1;

@@ -11,7 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "sim/base/status.h"
-#include "sim/config/run_config_fields.h"
+#include "sim/config/config_fields.h"
 #include "sim/cost/device.h"
 #include "sim/model/model.h"
 #include "sim/run/simulated_run.h"
@@ -120,17 +120,17 @@ absl::Status TakeParallelism(const TableRow& row, RunConfig* config) {
 // Notes say who launched the kernels, the graphs are of whole iterations, and
 // whether exchanges of tensor parallelism run beside products.
 void TakeLaunch(const TableRow& row, RunConfig* config) {
-  ExecutionChoice& execution = config->strategy.execution;
+  StrategyChoice& strategy = config->strategy;
   const std::string& note = row.Text("note");
   if (absl::StrContains(note, "compiled")) {
-    execution.launch = Launch::kCompiled;
+    strategy.launch = Launch::kCompiled;
   }
   if (absl::StrContains(note, "CUDA graph")) {
-    execution.launch = Launch::kGraphs;
+    strategy.launch = Launch::kGraphs;
   }
   for (const char* words :
        {"tensor exchanges overlapped", "asynchronous tensor parallelism"}) {
-    if (absl::StrContains(note, words)) execution.overlap_tensor = true;
+    if (absl::StrContains(note, words)) strategy.overlap_tensor = true;
   }
 }
 

@@ -5,7 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
-#include "sim/config/run_config_fields.h"
+#include "sim/config/config_fields.h"
 #include "sim/model/flops.h"
 #include "sim/model/precision.h"
 #include "sim/sequences/minibatch_time.h"

@@ -203,9 +203,8 @@ void Emitter::Megatron() {
   if (config.strategy.ep) {
     add("expert-model-parallel-size", *config.strategy.ep, "strategy.ep");
   }
-  if (config.strategy.execution.etp) {
-    add("expert-tensor-parallel-size", *config.strategy.execution.etp,
-        "strategy.etp");
+  if (config.strategy.etp) {
+    add("expert-tensor-parallel-size", *config.strategy.etp, "strategy.etp");
   }
   add("micro-batch-size", training.microbatch_size, "strategy.microbatch_size");
   flags.push_back(absl::StrCat("--global-batch-size ", batch()));
@@ -232,7 +231,7 @@ void Emitter::Megatron() {
   }
   flags.push_back(absl::StrCat("--attention-backend ",
                                training.flash_attention ? "flash" : "unfused"));
-  if (config.strategy.flash_attention && !*config.strategy.flash_attention) {
+  if (config.strategy.attention == Attention::kUnfused) {
     Hold("strategy.attention");
   }
   const ShapeParams* const shape = run.network.system_shape();

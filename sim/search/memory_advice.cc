@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "sim/config/run_config_fields.h"
+#include "sim/config/config_fields.h"
 #include "sim/schedule/registry.h"
 
 namespace pipewright {

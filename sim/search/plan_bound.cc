@@ -7,7 +7,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "sim/base/status.h"
-#include "sim/config/run_config_fields.h"
+#include "sim/config/config_fields.h"
 #include "sim/cost/analytic.h"
 #include "sim/cost/slowest.h"
 #include "sim/model/ops.h"
@@ -51,8 +51,8 @@ PlanBounds::PlanBounds(PlanSpace* space) : space_(space) {
   is_exact_ = base.costs.analytic && base.costs.microbatch_factor.empty() &&
               base.costs.slice_factor.empty() && !base.costs.pair_factor &&
               !base.costs.recompute_s && !base.strategy.recompute_layers &&
-              !base.slow.slows_devices() && !base.sequences.given() &&
-              !base.strategy.dp_classes.given();
+              !SlowsDevices(base.slow) && !GivesLengths(base.sequences) &&
+              !HasClasses(base.strategy.dp_classes);
 }
 
 const StageBound& PlanBounds::BlockOf(const PlanGroup& group, BlockKind kind,

@@ -8,7 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "sim/base/json.h"
 #include "sim/base/quantity.h"
-#include "sim/config/run_config_fields.h"
+#include "sim/config/config_fields.h"
 #include "sim/report/format.h"
 #include "sim/search/plan.h"
 

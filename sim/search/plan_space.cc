@@ -9,7 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
-#include "sim/config/run_config_fields.h"
+#include "sim/config/config_fields.h"
 #include "sim/schedule/registry.h"
 
 namespace pipewright {
@@ -236,15 +236,15 @@ TrainingSpec PlanSpace::TrainingOf(const PlanGroup& group) const {
     training.sharded.shard_group = group.dp;
   }
   training.microbatch_size = group.microbatch_size;
-  if (given.execution.expert_load) {
-    training.execution.expert_load = *given.execution.expert_load;
+  if (given.expert_load) {
+    training.execution.expert_load = *given.expert_load;
   }
   // The probe has one microbatch, beside which nothing else runs.
   const bool alternates = group.microbatches > 1;
   training.execution.overlap_experts =
-      alternates && given.execution.overlap_experts.value_or(false);
+      alternates && given.overlap_experts.value_or(false);
   training.execution.braided_tensor =
-      alternates && given.execution.braided_tensor.value_or(false);
+      alternates && given.braided_tensor.value_or(false);
   training.recompute = group.recompute;
   training.recompute_chunks.clear();
   training.zero = 0;
@@ -352,7 +352,7 @@ std::vector<PlanGroup> PlanSpace::Groups() {
           if (!Allows("dp", dp) || request_.global_batch % dp != 0) continue;
           const int64_t experts = model() == nullptr ? 0 : model()->experts;
           // Experts go across tp where they are split over less of it.
-          const int etp = request_.base.strategy.execution.etp.value_or(tp);
+          const int etp = request_.base.strategy.etp.value_or(tp);
           const int64_t shards =
               int64_t{dp} * cp * (tp % etp == 0 ? tp / etp : 1);
           const auto eps =
@@ -396,7 +396,7 @@ RunConfig PlanSpace::ConfigOf(const PlanPoint& point) const {
   }
   if (model() != nullptr) strategy.offload = point.offload;
   config.schedule.name = schedules_[group.schedule];
-  if (config.system.given()) config.system.nodes = group.nodes;
+  if (NamesSystem(config.system)) config.system.nodes = group.nodes;
   const PlanLayout& layout = Layouts(group.pp, group.vpp)[group.layout];
   if (!layout.counts.empty()) strategy.layers = layout.counts;
   if (!layout.text.empty()) strategy.layout = layout.text;

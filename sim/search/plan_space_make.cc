@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
-#include "sim/config/run_config_fields.h"
+#include "sim/config/config_fields.h"
 #include "sim/search/plan_space.h"
 
 namespace pipewright {
@@ -124,9 +124,9 @@ RunConfig ProbeOf(const PlanRequest& request) {
   config.strategy.pp = 1;
   config.strategy.vpp = 1;
   // It divides every tp there is.
-  config.strategy.tp = config.strategy.execution.etp;
+  config.strategy.tp = config.strategy.etp;
   // One device alone has all experts.
-  config.strategy.execution.expert_load.reset();
+  config.strategy.expert_load.reset();
   config.strategy.microbatches = 1;
   config.strategy.layers.clear();
   config.strategy.layout.reset();

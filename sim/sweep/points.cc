@@ -10,7 +10,7 @@
 #include "sim/base/error_parts.h"
 #include "sim/base/status.h"
 #include "sim/config/check_texts.h"
-#include "sim/config/run_config_fields.h"
+#include "sim/config/config_fields.h"
 
 namespace pipewright {
 namespace {
@@ -55,89 +55,6 @@ absl::Status AtAxis(const SweepAxis& axis, int32_t choice,
 }
 
 }  // namespace
-
-// Fields of a configuration, in the order of VisitFields.
-class SweepPoints::Slots {
- public:
-  explicit Slots(const RunConfig& config)
-      : start_(reinterpret_cast<const char*>(&config)) {}
-
-  template <typename Value, typename... Limits>
-  void Text(const char*, const Value& value, const Limits&...) {
-    Add(value);
-  }
-  template <typename Value, typename... Limits>
-  void Int(const char*, const Value& value, Limits...) {
-    Add(value);
-  }
-  template <typename Value, typename... Limits>
-  void Real(const char*, const Value& value, Limits...) {
-    Add(value);
-  }
-  template <typename Value>
-  void Bool(const char*, const Value& value) {
-    Add(value);
-  }
-  template <typename Value>
-  void Quantity(const char*, const Value& value, Unit, double = 0) {
-    Add(value);
-  }
-  template <typename Value>
-  void Quantities(const char*, const Value& value, Unit) {
-    Add(value);
-  }
-  template <typename Value, typename... Limits>
-  void Reals(const char*, const Value& value, const Limits&...) {
-    Add(value);
-  }
-  template <typename Value, typename... Limits>
-  void Ints(const char*, const Value& value, Limits...) {
-    Add(value);
-  }
-  template <typename Value>
-  void Texts(const char*, const Value& value) {
-    Add(value);
-  }
-  template <typename Value>
-  void Choice(const char*, const Value& value, const std::vector<ChoiceRow>&) {
-    Add(value);
-  }
-  template <typename Value>
-  void Pairs(const char*, const Value& value) {
-    Add(value);
-  }
-  void Section(const char*, const bool& value) { Add(value); }
-
-  template <typename Value>
-  void Add(const Value& value) {
-    slots_.push_back(
-        {static_cast<size_t>(reinterpret_cast<const char*>(&value) - start_),
-         [](const void* one, const void* other) {
-           return *static_cast<const Value*>(one) ==
-                  *static_cast<const Value*>(other);
-         },
-         [](const void* from, void* to) {
-           *static_cast<Value*>(to) = *static_cast<const Value*>(from);
-         }});
-  }
-
-  std::vector<Slot> Take() && { return std::move(slots_); }
-
- private:
-  const char* start_;
-  std::vector<Slot> slots_;
-};
-
-const std::vector<SweepPoints::Slot>& SweepPoints::AllSlots() {
-  static const auto* const slots = [] {
-    const RunConfig config;
-    Slots collected(config);
-    VisitFields(config, collected);
-    collected.Add(config.notes);
-    return new std::vector<Slot>(std::move(collected).Take());
-  }();
-  return *slots;
-}
 
 absl::StatusOr<SweepPoints> SweepPoints::Create(SweepBase base, SweepGrid grid,
                                                 const std::string& engine,
@@ -212,28 +129,23 @@ SweepPoints::Patch SweepPoints::PatchTo(RunConfig config) const {
   for (const auto& [path, origin] : base_config_.origins) {
     if (config.origins.count(path) == 0) patch.origins_gone.push_back(path);
   }
-  auto owned = std::make_shared<const RunConfig>(std::move(config));
-  const auto* changed = reinterpret_cast<const char*>(owned.get());
-  const auto* before = reinterpret_cast<const char*>(&base_config_);
-  for (const Slot& slot : AllSlots()) {
-    if (!slot.equal(changed + slot.offset, before + slot.offset)) {
-      patch.slots.push_back(&slot);
-    }
+  for (const ConfigField& field : ConfigFields()) {
+    if (!SameField(field, config, base_config_)) patch.fields.push_back(&field);
   }
-  patch.config = std::move(owned);
+  patch.notes = config.notes != base_config_.notes;
+  patch.config = std::make_shared<const RunConfig>(std::move(config));
   return patch;
 }
 
 RunConfig SweepPoints::Compose(const SweepChoices& choices) const {
   RunConfig config = base_config_;
-  auto* const to = reinterpret_cast<char*>(&config);
   for (size_t axis = 0; axis < choices.size(); ++axis) {
     if (choices[axis] < 0) continue;
     const Patch& patch = patches_[axis][choices[axis]];
-    const auto* from = reinterpret_cast<const char*>(patch.config.get());
-    for (const Slot* slot : patch.slots) {
-      slot->copy(from + slot->offset, to + slot->offset);
+    for (const ConfigField* field : patch.fields) {
+      CopyField(*field, *patch.config, &config);
     }
+    if (patch.notes) config.notes = patch.config->notes;
     for (const std::string& path : patch.origins_gone) {
       config.origins.erase(path);
     }
@@ -247,15 +159,20 @@ RunConfig SweepPoints::Compose(const SweepChoices& choices) const {
 // Patches compose where no two axes change one field. What reading checks
 // between fields is tried on the ends of every pair of axes.
 bool SweepPoints::Composes() const {
-  std::set<const Slot*> taken;
+  std::set<const ConfigField*> taken;
+  bool notes_taken = false;
   for (const std::vector<Patch>& axis : patches_) {
-    std::set<const Slot*> own;
+    std::set<const ConfigField*> own;
+    bool notes = false;
     for (const Patch& patch : axis) {
-      own.insert(patch.slots.begin(), patch.slots.end());
+      own.insert(patch.fields.begin(), patch.fields.end());
+      notes |= patch.notes;
     }
-    for (const Slot* slot : own) {
-      if (!taken.insert(slot).second) return false;
+    for (const ConfigField* field : own) {
+      if (!taken.insert(field).second) return false;
     }
+    if (notes && notes_taken) return false;
+    notes_taken |= notes;
   }
   const auto agrees = [this](const SweepChoices& choices) {
     const absl::StatusOr<RunConfig> read = Read(choices);

@@ -32,6 +32,8 @@ struct SweepBase {
 
 using PointHash = std::array<uint8_t, 16>;
 
+struct ConfigField;
+
 class SweepPoints {
  public:
   // Reads the base and every value of every axis. `engine`: that of points
@@ -60,22 +62,15 @@ class SweepPoints {
   std::string AxesJson(const SweepChoices& choices) const;
 
  private:
-  // A field of one configuration, to be compared with and copied to another.
-  struct Slot {
-    size_t offset;  // within RunConfig
-    bool (*equal)(const void* one, const void* other);
-    void (*copy)(const void* from, void* to);
-  };
-  class Slots;
   // What a value of an axis changes.
   struct Patch {
     std::shared_ptr<const RunConfig> config;
-    std::vector<const Slot*> slots;
+    std::vector<const ConfigField*> fields;
+    bool notes = false;  // of reading, too
     std::vector<std::pair<std::string, ConfigOrigin>> origins;
     std::vector<std::string> origins_gone;
   };
 
-  static const std::vector<Slot>& AllSlots();
   absl::StatusOr<RunConfig> Read(const SweepChoices& choices) const;
   absl::Status ReadValues(RunContext* context);
   absl::Status ReadDigests(const RunConfig& config, RunContext* context);

@@ -11,7 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "sim/config/field_help.h"
+#include "sim/config/config_fields.h"
 #include "sim/config/run_config.h"
 #include "tests/support/json.h"
 #include "tests/support/run_binary.h"
@@ -23,17 +23,29 @@ using testing::BinaryResult;
 using testing::Json;
 using testing::RunBinary;
 
+FieldReference RowOf(const std::string& path) {
+  for (const FieldReference& row : ConfigReference()) {
+    if (row.path == path) return row;
+  }
+  return {};
+}
+
 TEST_CASE("reference: every field has its words, no field has two",
           "[config][docs]") {
-  std::vector<std::string> described;
-  for (const FieldHelp& row : AllFieldHelp()) described.push_back(row.path);
   std::vector<std::string> paths;
   for (const FieldReference& row : ConfigReference()) {
     paths.push_back(row.path);
   }
-  CHECK(described == paths);
+  std::sort(paths.begin(), paths.end());
+  CHECK(std::adjacent_find(paths.begin(), paths.end()) == paths.end());
   std::vector<std::string> known = ConfigPaths();
   std::sort(known.begin(), known.end());
+  // All but second paths of keys of a mapping have a row.
+  std::vector<std::string> rowless;
+  std::set_difference(known.begin(), known.end(), paths.begin(), paths.end(),
+                      std::back_inserter(rowless));
+  CHECK(rowless == std::vector<std::string>{"system.nodes_per_leaf",
+                                            "system.oversubscription"});
   for (const FieldReference& row : ConfigReference()) {
     INFO(row.path);
     // A section is no path of its own.
@@ -47,21 +59,15 @@ TEST_CASE("reference: every field has its words, no field has two",
 
 TEST_CASE("reference: types, ranges and flags are the program's",
           "[config][docs]") {
-  const auto row_of = [](const std::string& path) {
-    for (const FieldReference& row : ConfigReference()) {
-      if (row.path == path) return row;
-    }
-    return FieldReference();
-  };
-  CHECK(row_of("strategy.pp").allowed == "1 to 65536");
-  CHECK(row_of("strategy.pp").flag == "--pp N");
-  CHECK(row_of("strategy.attention").allowed == "flash, unfused");
+  CHECK(RowOf("strategy.pp").allowed == "1 to 65536");
+  CHECK(RowOf("strategy.pp").flag == "--pp N");
+  CHECK(RowOf("strategy.attention").allowed == "flash, unfused");
   // What is refused as not in this version is not offered.
-  CHECK(row_of("strategy.data_parallel").allowed ==
+  CHECK(RowOf("strategy.data_parallel").allowed ==
         "none, ddp, zero1, zero2, fsdp, odc");
-  CHECK(row_of("costs.p2p").type == "time");
-  CHECK(row_of("model.hf").flag == row_of("model.preset").flag);
-  CHECK(row_of("strategy.master_bytes_per_parameter").flag.empty());
+  CHECK(RowOf("costs.p2p").type == "time");
+  CHECK(RowOf("model.hf").flag == RowOf("model.preset").flag);
+  CHECK(RowOf("strategy.master_bytes_per_parameter").flag.empty());
 
   const BinaryResult help = RunBinary({"simulate", "--help"});
   for (const ConfigFlag& flag : ConfigFlags()) {
@@ -150,7 +156,7 @@ TEST_CASE("reference: without pass times each takes what it says",
   for (const char* field : {"forward", "backward_input", "backward_weight"}) {
     const std::string path = absl::StrCat("costs.uniform.", field);
     given.push_back("--set");
-    given.push_back(absl::StrCat(path, "=", HelpOfField(path).fallback));
+    given.push_back(absl::StrCat(path, "=", RowOf(path).fallback));
   }
   const auto expected = Json::parse(RunBinary(words).out);
   const auto found = Json::parse(RunBinary(given).out);

@@ -48,7 +48,7 @@ TEST_CASE("prepare: fp8 needs a device that has it", "[config]") {
 
 TEST_CASE("prepare: attention in 8 bit beside bf16 is warned of", "[config]") {
   RunConfig config = Estimated("h100");
-  config.strategy.execution.fp8_attention = true;
+  config.strategy.fp8_attention = true;
   constexpr char kWords[] = "fp8_attention: true with strategy.precision bf16";
   const auto warns = [&] {
     const auto run = Prepare(config);

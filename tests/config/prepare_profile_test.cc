@@ -343,16 +343,16 @@ TEST_CASE("prepare: an estimated step has the interval of its kernels",
   for (const char* device : {"a100-80gb", "h100", "b200"}) {
     INFO(device);
     config.costs.analytic_device = device;
-    config.costs.analytic_sustained = true;
+    config.costs.analytic_clock = ClockRate::kSustained;
     const auto lasting = interval_of();
     // Without tables there is one interval, whatever the clock.
     if (std::string(device) == "a100-80gb") continue;
     // How far the clock falls is uncertain too.
-    config.costs.analytic_sustained = false;
+    config.costs.analytic_clock = ClockRate::kBurst;
     const auto burst = interval_of();
     CHECK(burst.high_s < lasting.high_s);
     // Without measured products the efficiency curves are less sure.
-    config.costs.analytic_sustained.reset();
+    config.costs.analytic_clock.reset();
     config.costs.analytic_silicon = "none";
     CHECK(interval_of().high_s > burst.high_s);
     config.costs.analytic_silicon.reset();

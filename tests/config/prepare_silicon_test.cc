@@ -74,14 +74,14 @@ TEST_CASE("prepare: which tables of measured rates are taken", "[config]") {
 TEST_CASE("prepare: a lasting load is slower than a short one", "[config]") {
   RunConfig config = WithSilicon("b200", "");
   const double lasting = ForwardOf(config);
-  config.costs.analytic_sustained = false;
+  config.costs.analytic_clock = ClockRate::kBurst;
   const double burst = ForwardOf(config);
   CHECK(lasting > 1.1 * burst);
   CHECK(lasting < 1.7 * burst);
   // The curves know no clock.
   config = WithSilicon("b200", "none");
   const double curve = ForwardOf(config);
-  config.costs.analytic_sustained = false;
+  config.costs.analytic_clock = ClockRate::kBurst;
   CHECK(ForwardOf(config) == curve);
 }
 

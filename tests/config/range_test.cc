@@ -16,8 +16,8 @@
 #include "absl/strings/str_format.h"
 #include "sim/base/amount.h"
 #include "sim/base/error_parts.h"
+#include "sim/config/config_fields.h"
 #include "sim/config/prepare.h"
-#include "sim/config/run_config_fields.h"
 #include "sim/engine/engine.h"
 #include "sim/memory/activations.h"
 #include "sim/program/program.h"
@@ -40,82 +40,75 @@ struct NumberField {
 
 std::string Text(double value) { return absl::StrFormat("%.17g", value); }
 
-// All numbers of the table of fields.
-class Numbers {
- public:
-  template <typename Integer>
-  void Int(const char* path, const std::optional<Integer>&, int64_t least,
-           int64_t most) {
-    fields_.push_back({path, {absl::StrCat(least), absl::StrCat(most)}, {}});
-    std::vector<std::string>& outside = fields_.back().outside;
-    outside = {least > -1 ? "-1" : absl::StrCat(least - 1),
-               "99999999999999999999"};
-    if (least > 0) outside.push_back(absl::StrCat(least - 1));
-    if (most < std::numeric_limits<int64_t>::max()) {
-      outside.push_back(absl::StrCat(most + 1));
+NumberField IntegerField(const ConfigField& field) {
+  const int64_t least = field.least_int;
+  const int64_t most = field.most_int;
+  NumberField out = {
+      field.path,
+      {absl::StrCat(least), absl::StrCat(most)},
+      {least > -1 ? "-1" : absl::StrCat(least - 1), "99999999999999999999"}};
+  if (least > 0) out.outside.push_back(absl::StrCat(least - 1));
+  if (most < std::numeric_limits<int64_t>::max()) {
+    out.outside.push_back(absl::StrCat(most + 1));
+  }
+  return out;
+}
+
+NumberField FactorField(const ConfigField& field) {
+  NumberField out = {field.path,
+                     {Text(kFactors.least), Text(kFactors.most)},
+                     {"-1", "1e-7", "1e300", "inf"}};
+  (field.positive ? out.outside : out.inside).push_back("0");
+  return out;
+}
+
+NumberField QuantityField(const ConfigField& field) {
+  AmountRange range = RangeOf(field.unit);
+  if (field.most > 0) range.most = std::min(range.most, field.most);
+  const char* const name = field.unit == Unit::kTime    ? "s"
+                           : field.unit == Unit::kBytes ? "B"
+                                                        : "KBps";
+  const double scale = field.unit == Unit::kBandwidth ? 1e3 : 1;
+  return {
+      field.path,
+      {"0", Text(range.least / scale) + name, Text(range.most / scale) + name},
+      {"-1" + std::string(name), "1e300" + std::string(name),
+       Text(range.most * 2 / scale) + name}};
+}
+
+// All numbers of the rows of fields.
+std::vector<NumberField> FieldNumbers() {
+  std::vector<NumberField> fields;
+  for (const ConfigField& field : ConfigFields()) {
+    switch (field.kind) {
+      case FieldKind::kInt:
+      case FieldKind::kLong:
+      case FieldKind::kInts:
+        fields.push_back(IntegerField(field));
+        break;
+      case FieldKind::kReal:
+        fields.push_back(
+            {field.path,
+             {Text(field.least), Text(field.most)},
+             {Text(field.least - 1), Text(field.most * 2), "1e300", "nan"}});
+        break;
+      case FieldKind::kReals:
+        fields.push_back(FactorField(field));
+        break;
+      case FieldKind::kQuantity:
+      case FieldKind::kQuantities:
+        fields.push_back(QuantityField(field));
+        break;
+      default:
+        break;
     }
   }
-  void Ints(const char* path, const std::vector<int64_t>&, int64_t least,
-            int64_t most) {
-    Int(path, std::optional<int64_t>(), least, most);
-  }
-  void Real(const char* path, const std::optional<double>&, double least,
-            double most) {
-    fields_.push_back({path,
-                       {Text(least), Text(most)},
-                       {Text(least - 1), Text(most * 2), "1e300", "nan"}});
-  }
-  void Reals(const char* path, const std::vector<double>&,
-             MayBeZero zero = kMayBeZero) {
-    fields_.push_back({path,
-                       {Text(kFactors.least), Text(kFactors.most)},
-                       {"-1", "1e-7", "1e300", "inf"}});
-    (zero == kMayBeZero ? fields_.back().inside : fields_.back().outside)
-        .push_back("0");
-  }
-  void Quantity(const char* path, const std::optional<double>&, Unit unit,
-                double most = std::numeric_limits<double>::infinity()) {
-    AmountRange range = RangeOf(unit);
-    range.most = std::min(range.most, most);
-    const char* const name = unit == Unit::kTime    ? "s"
-                             : unit == Unit::kBytes ? "B"
-                                                    : "KBps";
-    const double scale = unit == Unit::kBandwidth ? 1e3 : 1;
-    fields_.push_back({path,
-                       {"0", Text(range.least / scale) + name,
-                        Text(range.most / scale) + name},
-                       {"-1" + std::string(name), "1e300" + std::string(name),
-                        Text(range.most * 2 / scale) + name}});
-  }
-  void Quantities(const char* path, const std::vector<double>&, Unit unit) {
-    Quantity(path, std::optional<double>(), unit);
-  }
-  template <typename... Rest>
-  void Text(const Rest&...) {}
-  template <typename... Rest>
-  void Bool(const Rest&...) {}
-  template <typename... Rest>
-  void Section(const Rest&...) {}
-  template <typename... Rest>
-  void Texts(const Rest&...) {}
-  template <typename... Rest>
-  void Choice(const Rest&...) {}
-  template <typename... Rest>
-  void Pairs(const Rest&...) {}
-
-  const std::vector<NumberField>& fields() const { return fields_; }
-
- private:
-  static std::string Text(double value) { return range_test::Text(value); }
-  std::vector<NumberField> fields_;
-};
+  return fields;
+}
 
 // Those that only some shapes have, too.
 std::vector<NumberField> AllNumbers() {
-  Numbers numbers;
-  const RunConfig none;
-  VisitFields(none, numbers);
-  std::vector<NumberField> fields = numbers.fields();
+  std::vector<NumberField> fields = FieldNumbers();
   for (const ShapeInfo* shape : AllShapes()) {
     for (const ShapeParam& param : shape->params) {
       if (param.kind == ShapeParam::Kind::kChoice) continue;
@@ -199,7 +192,7 @@ std::string Try(const std::string& base, const std::vector<ConfigEdit>& edits) {
   const double passes = WorkOf(*config);
   const double repeated = passes * config->iterations.value_or(8);
   if (passes < kRefused && repeated > kMostWork) return "";
-  if (config->system.given() &&
+  if (NamesSystem(config->system) &&
       config->strategy.dp.value_or(1) > kMostReplicas) {
     return "";
   }

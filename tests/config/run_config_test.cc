@@ -124,7 +124,7 @@ TEST_CASE("config: one configuration in three syntaxes is the same",
   CHECK(config.model.lora_rank == 8);
   CHECK(config.strategy.recompute == Recompute::kFull);
   CHECK(config.strategy.recompute_chunks == std::vector<int64_t>{1});
-  CHECK(config.strategy.flash_attention == false);
+  CHECK(config.strategy.attention == Attention::kUnfused);
   CHECK(config.strategy.layers == std::vector<int64_t>{1, 2, 3});
   CHECK(config.strategy.vocabulary == VocabularyPlacement::kSpread);
   CHECK(config.costs.analytic);

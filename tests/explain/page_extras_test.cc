@@ -67,7 +67,7 @@ Report Scaled(const RunConfig& config, const Factors& factors) {
   scales.pass[static_cast<size_t>(PassKind::kForward)] = factors.forward;
   scales.pass[static_cast<size_t>(PassKind::kBackwardInput)] = factors.input;
   scales.pass[static_cast<size_t>(PassKind::kBackwardWeight)] = factors.weight;
-  (config.system.given() ? scales.network : scales.p2p) = factors.hop;
+  (NamesSystem(config.system) ? scales.network : scales.p2p) = factors.hop;
   RunContext context;
   absl::StatusOr<PreparedRun> prepared =
       PrepareScaled(config, scales, &context);

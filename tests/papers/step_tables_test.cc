@@ -79,7 +79,7 @@ TEST_CASE("steps: notes and recipes say what runs beside products",
     for (const TableRow& row : ReadTable(absl::StrCat(folder, "/steps"))) {
       const auto config = ConfigOfStep({.folder = folder}, row, "fast");
       if (config.ok() &&
-          config->strategy.execution.overlap_tensor.value_or(false)) {
+          config->strategy.overlap_tensor.value_or(false)) {
         found.push_back(row.Text("entry"));
       }
     }

@@ -75,14 +75,14 @@ TEST_CASE("plan: no bound is above the step of exchanges beside other passes",
     request.fixed["cp"] = {"1"};
     request.fixed["data_parallel"] = {"ddp", "none"};
     request.fixed["microbatch_size"] = {"1", "2"};
-    ExecutionChoice& execution = request.base.strategy.execution;
+    StrategyChoice& strategy = request.base.strategy;
     if (experts) {
       request.base.model.preset = "qwen3-30b-a3b";
       request.fixed["tp"] = {"1"};
-      execution.overlap_experts = true;
+      strategy.overlap_experts = true;
     } else {
       request.fixed["tp"] = {"2", "8"};
-      execution.braided_tensor = true;
+      strategy.braided_tensor = true;
     }
     int alone = 0;
     int hidden = 0;
@@ -93,7 +93,8 @@ TEST_CASE("plan: no bound is above the step of exchanges beside other passes",
       CHECK(space.TrainingOf(point.group).execution == own);
       alone += point.group.microbatches == 1;
       RunConfig plain = space.ConfigOf(point);
-      plain.strategy.execution = {};
+      plain.strategy.overlap_experts.reset();
+      plain.strategy.braided_tensor.reset();
       const auto exposed = Simulate(plain, &context);
       REQUIRE(exposed.ok());
       hidden += run.report.iteration_s < exposed->report.iteration_s &&

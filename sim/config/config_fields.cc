@@ -1,0 +1,129 @@
+#include "sim/config/config_fields.h"
+
+#include <type_traits>
+
+#include "absl/strings/str_cat.h"
+#include "sim/base/check.h"
+
+namespace pipewright {
+namespace {
+
+// Rows of a table whose rows have a name and a value.
+template <typename Table, typename Value>
+std::vector<ChoiceRow> RowsOf(const Table& table, const Value& value) {
+  std::vector<ChoiceRow> rows;
+  for (const auto& row : table) {
+    rows.push_back({row.name, static_cast<int>(value(row))});
+  }
+  return rows;
+}
+
+template <typename Value>
+bool Holds(const std::optional<Value>& value) {
+  return value.has_value();
+}
+template <typename List>
+bool Holds(const List& list) {
+  return !list.empty();
+}
+bool Holds(bool given) { return given; }
+
+}  // namespace
+
+const std::vector<ChoiceRow>& DataParallelChoices() {
+  static const std::vector<ChoiceRow> rows = [] {
+    std::vector<ChoiceRow> all =
+        RowsOf(kDataParallelModes, [](const auto& row) { return row.mode; });
+    for (const char* name : {"hsdp", "hpz"}) all.push_back({name, 0, false});
+    return all;
+  }();
+  return rows;
+}
+
+const std::vector<ChoiceRow>& OptimizerPlacementChoices() {
+  static const std::vector<ChoiceRow> rows = RowsOf(
+      kOptimizerPlacements, [](const auto& row) { return row.placement; });
+  return rows;
+}
+
+const std::vector<ChoiceRow>& PackerChoices() {
+  static const std::vector<ChoiceRow> rows =
+      RowsOf(kPackers, [](const auto& row) { return row.packer; });
+  return rows;
+}
+
+const std::vector<ChoiceRow>& GraphPartChoices() {
+  static const std::vector<ChoiceRow> rows = {
+      {"attention", static_cast<int>(OpPart::kAttention)},
+      {"dense", static_cast<int>(OpPart::kDense)},
+      {"router", static_cast<int>(OpPart::kRouter)},
+      {"experts", static_cast<int>(OpPart::kExperts)},
+  };
+  return rows;
+}
+
+std::string NumbersOf(const ConfigField& field) {
+  switch (field.kind) {
+    case FieldKind::kInt:
+    case FieldKind::kLong:
+      return absl::StrCat("an integer from ", field.least_int, " to ",
+                          field.most_int);
+    case FieldKind::kInts:
+      return absl::StrCat("integers from ", field.least_int, " to ",
+                          field.most_int);
+    case FieldKind::kReal:
+      return absl::StrCat("a number from ", field.least, " to ", field.most);
+    case FieldKind::kReals:
+      return absl::StrCat(field.positive ? "a number" : "0 or a number",
+                          " from ", kFactors.least, " to ", kFactors.most);
+    default:
+      return "";
+  }
+}
+
+bool IsGiven(const ConfigField& field, const RunConfig& config) {
+  if (field.kind == FieldKind::kChoice) {
+    return field.chosen(config).has_value();
+  }
+  bool given = false;
+  WithMember(field, config, [&](const auto& value) { given = Holds(value); });
+  return given;
+}
+
+bool SameField(const ConfigField& field, const RunConfig& one,
+               const RunConfig& other) {
+  if (field.kind == FieldKind::kChoice) {
+    return field.chosen(one) == field.chosen(other);
+  }
+  bool same = false;
+  WithMember(field, one, [&](const auto& value) {
+    using Value = std::remove_reference_t<decltype(value)>;
+    same = value ==
+           *static_cast<Value*>(field.member(const_cast<RunConfig*>(&other)));
+  });
+  return same;
+}
+
+void CopyField(const ConfigField& field, const RunConfig& from, RunConfig* to) {
+  if (field.kind == FieldKind::kChoice) {
+    return field.choose(field.chosen(from), to);
+  }
+  WithMember(field, from, [&](const auto& value) {
+    using Value = std::remove_cvref_t<decltype(value)>;
+    *static_cast<Value*>(field.member(to)) = value;
+  });
+}
+
+std::map<std::string, std::string>* PairsOf(const ConfigField& field,
+                                            RunConfig* config) {
+  PW_CHECK(field.kind == FieldKind::kPairs);
+  return static_cast<std::map<std::string, std::string>*>(
+      field.member(config));
+}
+
+void ClearField(const ConfigField& field, RunConfig* config) {
+  if (field.kind == FieldKind::kChoice) return field.choose({}, config);
+  WithMember(field, config, [](auto& value) { value = {}; });
+}
+
+}  // namespace pipewright

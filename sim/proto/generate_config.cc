@@ -165,25 +165,28 @@ class Writer {
   }
 
   // The rows of `message`, whose fields are at `path` and below `member`.
+  // `first_help`: of its first field, if not "".
   void Rows(const Descriptor* message, const std::string& path,
-            const std::string& member) {
+            const std::string& member, std::string first_help = "") {
     for (int index = 0; index < message->field_count(); ++index) {
       const FieldDescriptor* field = message->field(index);
       if (!SaidOf(field).key_of().empty()) continue;
       const std::string at = absl::StrCat(path, field->name());
       if (!IsSection(field)) {
-        Row(field, at, absl::StrCat(member, MemberOf(field)));
+        Row(field, at, absl::StrCat(member, MemberOf(field)), first_help);
+        first_help.clear();
         continue;
       }
       if (!SaidOf(field).help().empty()) {
-        Row(field, at, absl::StrCat(member, field->name()));
+        Row(field, at, absl::StrCat(member, field->name()), "");
       }
       const Descriptor* section = field->message_type();
       const auto& options = section->options();
       Rows(section, absl::StrCat(at, "."),
            options.HasExtension(proto::flat)
                ? absl::StrCat(member, options.GetExtension(proto::flat))
-               : absl::StrCat(member, field->name(), "."));
+               : absl::StrCat(member, field->name(), "."),
+           SaidOf(field).first_help());
     }
     if (message->options().HasExtension(proto::spec)) Spec(message, path);
   }
@@ -221,14 +224,16 @@ class Writer {
   }
 
  private:
+  // `help`: in place of the field's own, if not "".
   void Row(const FieldDescriptor* field, const std::string& path,
-           const std::string& member) {
+           const std::string& member, const std::string& help) {
     const proto::Field& said = SaidOf(field);
-    if (said.help().empty()) Fail(field, "no help");
+    const std::string meaning = help.empty() ? said.help() : help;
+    if (meaning.empty()) Fail(field, "no help");
     const Kind kind = KindOf(field);
     absl::StrAppend(&rows_, "      {.path = ", Quoted(path),
                     ", .kind = FieldKind::", kind.name,
-                    ", .meaning = ", Quoted(said.help()),
+                    ", .meaning = ", Quoted(meaning),
                     ", .fallback = ", Quoted(said.fallback()));
     Flag(field);
     if (said.unit() != proto::NONE) {

@@ -45,5 +45,12 @@ TEST_CASE("contributing: the samples of a schedule and a topology compile",
   CHECK(samples == 2);
 }
 
+// Whoever begins reads all of it.
+TEST_CASE("contributing: it is short", "[docs]") {
+  const size_t bytes = testing::ReadPage("CONTRIBUTING.md").size();
+  CHECK(bytes > 1000);
+  CHECK(bytes <= 10000);
+}
+
 }  // namespace
 }  // namespace pipewright::contributing_test

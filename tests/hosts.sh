@@ -2,12 +2,24 @@
 # Runs tests as they would run on other machines: with fewer instruction sets,
 # one core, small pages, another language and time zone, another user, a home
 # that cannot be written, temporary files elsewhere, a checkout that cannot be
-# written. What this machine cannot be is skipped with the reason.
+# written. What this machine cannot be is skipped with the reason:
+#   isa       loops and oneDNN with plain code, AVX2, AVX-512 without bf16
+#   bf16      products in bf16, as with AMX
+#   cores     one core
+#   pages     no large pages
+#   locale    German, a comma in decimals (package locales)
+#   zone      another time zone
+#   home      no home, or one that cannot be written
+#   user      a user other than root
+#   folder    temporary files in a folder with an odd name
+#   readonly  a checkout that cannot be written
+# kernels/cpu/choice.h has the variables of the first two.
 # Usage: tests/hosts.sh [-a] [TESTS [NAME ...]]
 #   TESTS  build/ci/tests/pipewright_tests unless given
 #   NAME   isa bf16 cores pages locale zone home user folder readonly; all of
 #          them unless given
 #   -a     all tests for each, not only the areas that could differ by it
+# Example: tests/hosts.sh build/ci/tests/pipewright_tests isa user
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 names=(isa bf16 cores pages locale zone home user folder readonly)

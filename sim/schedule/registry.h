@@ -1,6 +1,9 @@
 // The schedules that the program knows: one row a schedule, each registered
 // by its own file in schedules/. A row carries the algorithm, its source and
-// what was published about it; property tests pick all of it up.
+// what was published about it; property tests pick all of it up. They do not
+// know the order: another legal one passes too, and so does a parameter without
+// effect unless a claim sees it. tests/schedule/golden_test.cc has a line for
+// each order and each own parameter.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +21,12 @@
 
 namespace pipewright {
 
-// A published closed form. `value` is exact (or an upper bound) wherever
-// `domain` holds; times are in the unit of PlanCosts.
+// A closed form that somebody published, or that its file derives (`source` is
+// then "derived"). `value` is exact (or an upper bound) wherever `domain`
+// holds; times are params.costs, in the unit of PlanCosts. Letters of `formula`
+// are those of docs/schedules.md, which has a row for each. A claim is left out
+// rather than guessed: a test prints the sizes and both values of one that
+// fails.
 struct Claim {
   enum class Metric {
     kBubblePerRank,    // longest rank span minus m(F+B+W)
@@ -37,14 +44,22 @@ struct Claim {
   std::function<double(const ScheduleParams&, int rank)> value;
 };
 
-// `per_rank`, a claim about a bubble; the same claim for kBubbleGlobal;
-// `others`.
+// One formula as two claims: `per_rank`, about the longest span of a rank; the
+// same for kBubbleGlobal, about the whole span. `others` follow.
 std::vector<Claim> BubbleClaims(Claim per_rank, std::vector<Claim> others = {});
 
+// A parameter of one schedule, which users give as `--param KEY=VALUE` and
+// `build` reads with IntParam, RealParam or ChoiceParam (params.h).
 struct ParamInfo {
   std::string key;
-  std::string fallback;  // default, as text
-  std::string legal;     // "1..microbatches", "megatron|torch"
+  // Printed only: what `build` takes if nobody gives a value; the name of a
+  // size if it is that size.
+  std::string fallback;
+  // A choice, "megatron|torch", or a range, "1..microbatches". Each end is a
+  // number, pp, vpp, microbatches or slices; without a limit nothing stands
+  // behind the dots. Tests build with values inside, expect a refusal of values
+  // outside, and abort if it is anything else.
+  std::string legal;
   std::string help;
 };
 
@@ -53,6 +68,7 @@ Placement LoopPlacement(const ScheduleParams& params);
 // The stages walk to and fro: a V where there are two chunks, else a wave.
 Placement WavePlacement(const ScheduleParams& params);
 
+// A row. Designated initialisers name the fields in this order.
 struct ScheduleInfo {
   std::string name;     // lower case with hyphens
   std::string summary;  // one line
@@ -63,11 +79,14 @@ struct ScheduleInfo {
   std::map<std::string, std::string> torch_params;
   int default_vpp = 1;
   std::vector<ParamInfo> params;
-  // Error: kInvalidArgument with the field, its value and what is allowed.
+  // Error: kInvalidArgument with the field, its value and what is allowed, as
+  // BadValue("strategy.microbatches", "6", "a multiple of pp 4; the nearest are
+  // 4 and 8").
   std::function<absl::StatusOr<Schedule>(const ScheduleParams&)> build;
-  // Which rank holds which stage, without the order: for all sizes that `build`
-  // takes the stages stand as in what it builds, whatever the costs are. For
-  // others any placement of pp * vpp stages will do.
+  // Which rank holds which stage, without the order; WavePlacement if the
+  // stages do not go round the ranks. For all sizes that `build` takes the
+  // stages stand as in what it builds, whatever the costs are. For others any
+  // placement of pp * vpp stages will do.
   Placement (*placement)(const ScheduleParams&) = LoopPlacement;
   std::vector<Claim> claims;
   // Where the schedule itself cuts the sequence: what each slice costs

@@ -1,5 +1,21 @@
 // Shapes (how devices are wired, one file each in topologies/) and systems (a
 // shape with the numbers of real hardware, one text file each in topologies/).
+//
+// Tests run over every registered shape, its sizes and legal values of its
+// parameters. What they hold it to:
+// - A route between nodes goes over NicUp and NicDown (layout.h) unless the
+//   shape's own links begin at the node (topologies/torus.cc), is no wider than
+//   a NIC, has at least its latency, and no link twice.
+// - Names of links are unique, and some route uses each link. `NAME/up` and
+//   `NAME/down` are the two ways of one cable; pictures take switches from the
+//   routes.
+// - Twice all bandwidths and half all latencies halve all times.
+// - A parameter changes something, and only on links that its `links` names.
+// - A size that cannot be is refused as BadValue("nodes", "2", "1 with shape
+//   node").
+// They do not know which way a message should go: a longer way that is longer
+// both ways passes. A test of the shape names the links of some routes, and
+// tests/topology/formulas_test.cc has closed forms of loads and bisections.
 #pragma once
 
 #include <functional>
@@ -90,20 +106,26 @@ struct ShapeParams {
   friend bool operator==(const ShapeParams&, const ShapeParams&) = default;
 };
 
+// A row. A parameter is a count, a ratio, a choice, or sizes that multiply to
+// something; one without `fallback` has to be given. Times and bandwidths come
+// from the link classes, and a ratio scales them; only a link of a kind of its
+// own (topologies/multi_site.cc) has them as parameters.
 struct ShapeInfo {
   std::string name;
   std::string summary;
   std::vector<ShapeParam> params = {};
-  // Every message takes as long one way as the other.
+  // Every message takes as long one way as the other; tests check it.
   bool symmetric = true;
-  // For pictures and examples: a size at which all kinds of links exist.
+  // A size at which all kinds of links exist, for tests and pictures
+  // (`list topologies --svg`).
   int example_nodes = 2;
   ShapeParamValues example = {};
   // Where a picture puts a node, in steps to the right and down; null: nodes
   // stand in a row and switches above them. For legal values of all parameters.
   std::function<std::pair<double, double>(const ShapeParams&, int node)> place =
       nullptr;
-  // Error: kInvalidArgument with field, value and what is allowed.
+  // Sizes, links and own parameters have been checked. Error: kInvalidArgument
+  // with field, value and what is allowed.
   std::function<absl::StatusOr<Cluster>(const ShapeParams&)> build;
 };
 

@@ -14,6 +14,12 @@
 #   text that takes its place
 #
 # `tests` is a test specification of Catch2. A comma in a name is \, there.
+#
+# It works on a copy in build/mutation, links once a mutant and takes an hour or
+# two for all, so CI does not run it; the default tests have mutation.check
+# (--check). Whoever changes a line that is an old text changes the mutant, runs
+# it and commits table.md. A mutant that survives needs a test that notices the
+# change in behaviour, not in the text; or a line `survives:` with the reason.
 set -u
 # Of bytes, for this shell alone: ccache goes by the locale that it sees.
 LC_ALL=C

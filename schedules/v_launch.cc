@@ -83,7 +83,7 @@ class Launcher {
 
  private:
   struct Rank {
-    std::array<int, kSlotted> slots;  // of microbatch 0
+    std::array<int, kSlotted> slots;  // slots of microbatch 0
     std::array<int, kSlotted> counts = {};
     int weights = 0;   // done, of both chunks
     int position = 0;  // in its order
@@ -206,7 +206,7 @@ std::optional<VPlan> PlanVLaunches(int pp, int microbatches,
   const int64_t passes = int64_t{kVKinds} * pp * microbatches;
   const int64_t count = max_passes / passes;
   std::vector<std::pair<double, int>> kept;  // span, parts
-  int stale = 0;                             // of them since the best
+  int stale = 0;                             // parts tried since the best
   for (int parts = first; parts <= kMost * kParts; ++parts) {
     if (stale == kPatience && static_cast<int64_t>(kept.size()) > count) break;
     const double before = best ? best->span : kInfinity;

@@ -94,7 +94,8 @@ constexpr double kFittedClock = 0.028;
 // later on another (host_time.cc), so either is 30 % from the mean of both.
 // [kernel file]
 constexpr double kHostError = 0.30;
-// Of a step that may be held up: keeps the logarithm finite. [numerics]
+// Largest share of a step that may be held up: keeps the logarithm finite.
+// [numerics]
 constexpr double kMostHeld = 0.9;
 
 // A part of the step's time that errs as one.
@@ -163,7 +164,7 @@ struct Parts {
   double wide_s = 0;    // measured kernels in 16 bit
   double narrow_s = 0;  // measured products in fewer
   double grouped_s = 0;
-  double small_s = 0;    // of layers of experts, fused kernels but products
+  double small_s = 0;    // in layers of experts, fused kernels but products
   double clocked_s = 0;  // measured kernels that go by the clock
   double casts_s = 0;
   double held_s = 0;
@@ -171,7 +172,7 @@ struct Parts {
   double collectives_s = 0;
   double curves_s = 0;
   double sums_s = 0;  // what W's sums of gradients move, hidden or not
-  double host_s = 0;  // of passes that the host makes longer than the device
+  double host_s = 0;  // in passes that the host makes longer than the device
   // (seconds, error) of one pass of one op.
   std::map<std::pair<std::string, int>, std::pair<double, double>> kernels;
 };
@@ -233,7 +234,7 @@ bool HasRouting(const std::vector<ModelOp>& ops) {
   });
 }
 
-// Of a block on the device: what is neither a product nor attention.
+// Seconds of a block on the device in neither products nor attention.
 double SmallSeconds(const std::vector<ModelOp>& ops,
                     const std::vector<OpTime>& times,
                     const bool (&by_host)[kNumOpPasses]) {

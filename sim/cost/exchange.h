@@ -15,7 +15,7 @@ namespace pipewright {
 void AddExchanges(const std::vector<PassExchange>& more, double times,
                   std::vector<PassExchange>* sum);
 
-// Of one exchange, by itself.
+// Returns one exchange by itself.
 PassExchange ExchangeOf(const AnalyticOptions& options,
                         const TrainingSpec& training, const OpComm& comm);
 

@@ -24,11 +24,11 @@ namespace pipewright {
 struct FailingJob {
   int64_t devices = 1;
   double mtbf_per_device_s = 0;   // mean time between failures of one, above 0
-  double checkpoint_every_s = 0;  // of work between two checkpoints, above 0
+  double checkpoint_every_s = 0;  // work between two checkpoints, above 0
   double checkpoint_write_s = 0;
   double restart_s = 0;
 
-  // Of all devices together.
+  // Mean time between failures of all devices together.
   double mtbf_s() const {
     return mtbf_per_device_s / static_cast<double>(devices);
   }

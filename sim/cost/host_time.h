@@ -9,7 +9,7 @@
 
 namespace pipewright {
 
-// Of one kernel, by the host that the device is sold with.
+// Seconds to launch one kernel, by the host that the device is sold with.
 double LaunchSecondsOf(const DeviceSpec& device);
 
 // How many times the host takes what it takes for one kernel of one PyTorch

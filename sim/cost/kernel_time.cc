@@ -101,8 +101,7 @@ double GroupedSeconds(const DeviceSpec& device, double bytes, double groups,
 double DenseSeconds(const DeviceSpec& device, const TrainingSpec& training,
                     const ModelOp& op, OpPass pass) {
   const Precision precision = PrecisionOf(training, op);
-  // Of groups as one product of all rows; their traffic is added by
-  // GroupedSeconds.
+  // Groups count as one product of all rows; GroupedSeconds adds their traffic.
   const bool is_grouped = op.kind == OpClass::kGroupedGemm;
   const double rows = is_grouped ? op.m * op.count : op.m;
   const double count = is_grouped ? 1 : op.count;

@@ -14,7 +14,7 @@
 namespace pipewright {
 
 struct KernelEstimate {
-  double seconds = 0;  // of a short run
+  double seconds = 0;  // for a short run
   // Half of a 90 % interval, as a part of the time; 0: not known.
   double error = 0;
   // "curve"; "silicon"; ", outside" behind it beyond the measured sizes;

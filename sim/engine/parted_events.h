@@ -20,7 +20,7 @@ class PartedEvents {
  public:
   PartedEvents(const Program& program, EventRun* run);
 
-  // Of the part that runs, or of all.
+  // Timers of the part that runs, or of all.
   TimerQueue& timers() { return timers_; }
   // Null: no links.
   FluidLinks* links() { return links_ ? &*links_ : nullptr; }

@@ -43,7 +43,7 @@ struct StepErrors {
   double back_to_back = 1;
 };
 
-// Of a step that takes `iteration_s` without noise (with it, where
+// Interval of a step that takes `iteration_s` without noise (with it, if
 // `program.jitter` is there: then that is in it already). `costs`: what
 // `program` was lowered with; seconds of it that no source has are exact.
 // Errors: as RunFast.

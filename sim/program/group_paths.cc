@@ -79,7 +79,8 @@ void ForEachExpert(const RankMapping& mapping, int contexts, int members,
   }
 }
 
-// Of one kind; calls nothing where the run has none that are known.
+// Calls `take` with the groups of one kind; never if the run has none that are
+// known.
 void ForEachGroup(const Network& network, CommGroup kind, int members,
                   const TakeGroup& take) {
   const RankMapping& mapping = *network.mapping;

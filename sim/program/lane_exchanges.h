@@ -13,13 +13,13 @@ namespace pipewright {
 // Flows of one device of the pipeline, a rank of a replica, at one rate.
 struct ExchangeFlows {
   std::vector<LinkLoad> loads;
-  double parts = 1;  // of PassExchange::bytes, that a flow has one of each
+  double parts = 1;  // parts of PassExchange::bytes; a flow has one each
 };
 
-// Of all devices of the rank at once: the rings of its tensor or context
+// Flows of all devices of the rank at once: the rings of its tensor or context
 // groups, or what each of its devices sends to the others of its group of
 // experts. Those are next to each other: the parts of a context, then replicas.
-// Empty without a cluster, and where members are not the run's.
+// Empty without a cluster, and if members are not the run's.
 ExchangeFlows FlowsOfExchange(const Program& program,
                               const PassExchange& exchange, int replica,
                               int rank);

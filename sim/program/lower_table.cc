@@ -28,7 +28,7 @@ void Lowering::SumTable(int rank, int64_t position) {
   const int stage = first ? 0 : schedule_.stages() - 1;
   const int32_t event = AddChannel(ChannelKind::kEvent, rank, rank, 0);
   synced_[rank].push_back(event);
-  // Of sharded gradients every holder has its part.
+  // Every holder has its part of sharded gradients.
   const double bytes =
       shards() ? options_.tied_bytes / holders() : options_.tied_bytes;
   Attach(rank, position,

@@ -24,7 +24,7 @@ struct Claim {
   enum class Metric {
     kBubblePerRank,    // longest rank span minus m(F+B+W)
     kBubbleGlobal,     // global span minus m(F+B+W)
-    kPeakActivations,  // of one rank, unit of peak_activations
+    kPeakActivations,  // on one rank, unit of peak_activations
   };
   enum class Sense { kExact, kUpperBound };
 

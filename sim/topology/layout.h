@@ -101,14 +101,14 @@ class NodeLayout {
   }
 
   int nodes_;
-  int devices_;  // of a node
-  int nics_;     // of a node
+  int devices_;  // on a node
+  int nics_;     // on a node
   int pcie_per_switch_;
   bool has_nvlink_;
   bool has_nics_;
   bool has_pcie_;
   HostTree tree_;
-  int memories_;  // of a node; 0: their bandwidth is not known
+  int memories_;  // on a node; 0: their bandwidth is not known
   bool has_shares_;
   int nic_offset_;
   int pcie_offset_;

@@ -221,7 +221,7 @@ TEST_CASE("compare: names several causes at a time", "[compare]") {
   CHECK(named == 7);
 }
 
-// Of a schedule that moves activations to the host and back.
+// Program of a schedule that moves activations to the host and back.
 Program CopyingProgram() {
   absl::StatusOr<Schedule> schedule = ParseSchedule(
       "pipewright-schedule 1\n"

@@ -15,7 +15,7 @@
 #
 # `tests` is a test specification of Catch2. A comma in a name is \, there.
 set -u
-# Of bytes, for this shell alone: ccache goes by the locale that it sees.
+# Locale of bytes, for this shell alone: ccache goes by the locale that it sees.
 LC_ALL=C
 
 usage() {

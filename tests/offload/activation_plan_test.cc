@@ -168,7 +168,7 @@ TEST_CASE(
 
 struct AboveTheirs {
   int above = 0;    // ranks that hold more than in the authors' plans
-  int peaks = 0;    // of all that are compared
+  int peaks = 0;    // number of peaks that are compared
   double most = 0;  // ours over theirs
 };
 

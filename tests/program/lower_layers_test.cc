@@ -157,7 +157,7 @@ TEST_CASE("layers: hpz and hsdp keep gathers inside their part", "[program]") {
         }
       }
     }
-    // Of HSDP all parts sum what they have.
+    // All parts of HSDP sum what they have.
     bool across = false;
     for (const Group& group : parts.groups) across |= group.across;
     CHECK(across);

@@ -25,8 +25,8 @@ constexpr double kMost = 3;
 // W that may end behind the arrival of the next pass, by this part of them.
 constexpr double kLate[] = {0.5, 1};
 constexpr int64_t kMinPatterns = 1;
-// Where passes are many the first few n that keep the limit are tried: with
-// more memory left over the period only grows.
+// If passes are many, the first few n that keep the limit are tried: with more
+// memory left over the period only grows.
 constexpr int kPatience = 4;
 
 class Launcher {

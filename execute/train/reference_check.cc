@@ -135,7 +135,7 @@ double NormOf(const ExecutedModel& model,
   return std::sqrt(squares);
 }
 
-// Those of the first step.
+// Snapshots of the first step.
 std::vector<const StageSnapshot*> FirstSnapshots(
     const std::vector<WorkerRecord>& records, bool within) {
   std::vector<const StageSnapshot*> snapshots;

@@ -30,9 +30,9 @@ struct TwoValues {
 struct RankComparison {
   TwoValues span_s;
   TwoValues busy_s;
-  // Where both traces have the counter.
+  // Set if both traces have the counter.
   std::optional<TwoValues> peak_activations;
-  // Where both count the same; else see memory_bytes.
+  // Set if both count the same; else see memory_bytes.
   std::optional<TwoValues> peak_memory_bytes;
   std::array<std::optional<double>, kNumSides> memory_bytes;
 };

@@ -153,7 +153,7 @@ NcclGroup NcclGroupOf(const AnalyticOptions& options,
   const double nvlink =
       network.nvlink_bytes_per_s * options.device.collective_sustained;
   const double nics = network.nic_bytes_per_s * comm.members / group.nodes;
-  // Where each member has a node of its own, nothing goes over NVLink.
+  // If each member has a node of its own, nothing goes over NVLink.
   double bus = group.nodes == comm.members ? nics : std::min(nics, nvlink);
   if (group.nodes == 1) bus = nvlink;
   const BetweenNodes& between = network.between[static_cast<int>(comm.group)];

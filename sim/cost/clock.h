@@ -70,12 +70,12 @@ inline constexpr double kAttentionBackwardJoules = 1.35;
 // traffic inside, 4 % of it. [measured, J]
 inline constexpr double kJoulesOfByte = 133e-12;
 
-// That of a load of `kernels`, one after the other, and `idle_s` in which none
-// runs. 1 where the device's power is not known.
+// Clock under a load of `kernels`, one after the other, and `idle_s` in which
+// none runs. 1 if the device's power is not known.
 double ClockUnder(const DeviceSpec& device,
                   absl::Span<const LoadedKernel> kernels, double idle_s);
 
-// That of one product which runs again and again at `flops_per_s` in a short
+// Clock of one product which runs again and again at `flops_per_s` in a short
 // run.
 double LastingClock(const DeviceSpec& device, absl::string_view type,
                     double flops_per_s);

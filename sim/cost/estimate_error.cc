@@ -272,7 +272,7 @@ Parts PartsOf(const BlockPrices& prices, const StageLayout& layout) {
         device[pass] += time.seconds[pass] + time.comm_seconds[pass];
       }
     }
-    // Where the host is the longer, only it counts.
+    // If the host is the longer, only it counts.
     const bool backward_by_host = host[1] + host[2] > device[1] + device[2];
     const bool by_host[] = {host[0] > device[0], backward_by_host,
                             backward_by_host};

@@ -48,7 +48,7 @@ TimeParts LongRunParts(const FailingJob& job);
 double YoungInterval(const FailingJob& job);
 // Daly 2006, equation 37; the mtbf where writing takes twice as long or longer.
 double DalyInterval(const FailingJob& job);
-// Where LongRunParts is best, to 1e-9; 0 where writing takes no time.
+// Interval at which LongRunParts is best, to 1e-9; 0 if writing takes no time.
 double BestInterval(const FailingJob& job);
 
 }  // namespace pipewright

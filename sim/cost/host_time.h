@@ -19,7 +19,7 @@ double HostLaunches(const AnalyticOptions& options,
                     const TrainingSpec& training, const ModelOp& op,
                     OpPass pass);
 
-// Those of a CUDA graph, once for each pass of a layer that has one.
+// Launches of a CUDA graph, once for each pass of a layer that has one.
 double GraphLaunches(const TrainingSpec& training,
                      const std::vector<ModelOp>& ops, OpPass pass);
 

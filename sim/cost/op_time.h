@@ -33,7 +33,7 @@ struct KernelEstimate {
 void LowerClock(const DeviceSpec& device, double clock,
                 KernelEstimate* estimate);
 
-// That of a kernel that waits for memory, with `seconds` and `bytes`.
+// Load of a kernel that waits for memory, with `seconds` and `bytes`.
 LoadedKernel Streaming(double seconds, double bytes);
 
 // Are there tables of fused layers of experts for these products?

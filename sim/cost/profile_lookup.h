@@ -69,7 +69,7 @@ class ProfileLookup {
   int Find(ProfilePart part, ProfilePass pass);
   // The entry with slices like these, where they were measured; else null.
   const PassEntry* SliceOf(ProfilePart part, ProfilePass pass) const;
-  // That of this work and this rank alone; else null.
+  // Entry of this work and this rank alone; else null.
   const PassEntry* OfRank(ProfilePart part, ProfilePass pass) const;
   bool IsThisWork(const PassEntry& entry, ProfilePart part,
                   ProfilePass pass) const;

@@ -413,8 +413,8 @@ class EventRun {
     uint32_t last = kNobody;  // that came, unless it has left
   };
   std::vector<LinkUse> link_use_;  // [link], of sources that are kFlow
-  // Where copies take turns: switches of each source, links in use, and copies
-  // that wait for theirs.
+  // Switches of each source, links in use, and copies that wait for theirs, if
+  // copies take turns.
   std::map<int, std::vector<LinkId>> switches_of_;
   std::vector<bool> link_taken_;
   std::vector<Transfer> waiting_copies_;

@@ -34,7 +34,7 @@ struct RunningSteps {
   double start_s = 0;  // when the flow of the one that runs starts
 };
 
-// Those of a run.
+// Plans of a run.
 struct ExchangePlans {
   // Exchanges of one device over the same links.
   using Key = std::tuple<CommGroup, int, bool>;

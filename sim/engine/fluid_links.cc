@@ -173,7 +173,7 @@ void FluidLinks::Merge() {
   }
 }
 
-// Where pools slow their sources, these may change what pools find.
+// If pools slow their sources, these may change what pools find.
 void FluidLinks::Solve(double now_s) {
   TellPools();
   for (int round = 0; round < kRounds; ++round) {

@@ -22,7 +22,7 @@ struct TrafficSource {
   // True for a host's work: SimGrid's own network model knows neither limits
   // nor work that takes other bytes of a link than its own.
   bool of_host = false;
-  // Those of one owner never meet each other; below 0: it is its own.
+  // Sources of one owner never meet each other; below 0: it is its own.
   int owner = -1;
   // What is not in `flows` is in this pool (spread.h); below 0: all is.
   int pool = -1;

@@ -11,9 +11,8 @@
 //     the step without noise, since who waits for several waits for the
 //     slowest.
 //   - What passes take in each other's company, which is no chance: the
-//   interval
-//     reaches from the step with passes as each was timed among its own kind to
-//     the step with all of them as in the chains that were timed.
+//     interval reaches from the step with passes as each was timed among its
+//     own kind to the step with all of them as in the chains that were timed.
 // Replays are those of the fast engine; what it has no part of (shared links,
 // interference) is taken to grow with the rest.
 #pragma once

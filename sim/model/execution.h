@@ -56,7 +56,7 @@ struct Execution {
   // Exchanges of tensor parallelism run beside their own product, in pieces, or
   // beside W's (OverlapOf in sim/cost/analytic.h).
   bool overlap_tensor = false;
-  // Those of layers run beside the passes of another microbatch: units of a
+  // Exchanges of layers run beside the passes of another microbatch: units of a
   // forward and of a backward in turn (braided, arXiv 2510.27257).
   bool braided_tensor = false;
   ContextExchange context = ContextExchange::kRing;

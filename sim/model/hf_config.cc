@@ -24,7 +24,7 @@ struct SizeRow {
   const char* key;
   int64_t ModelSpec::*field;
   const char* purpose;
-  // Where the key is missing or null.
+  // Value if the key is missing or null.
   int64_t fallback = kNeeded;
 };
 

@@ -18,8 +18,8 @@ inline int ClientsOf(const SideOp& op, int replicas) {
   return plan.nodes > 0 ? plan.nodes * plan.node_size : replicas;
 }
 
-// Where nobody is waited for: as if all clients came at once and this one were
-// the last. Of clients in lock-step the last decides when a step ends.
+// Time if nobody is waited for: as if all clients came at once and this one
+// were the last. Of clients in lock-step the last decides when a step ends.
 inline double AddAllSeconds(const SideOp& op, int replicas) {
   return ClientsOf(op, replicas) * AddSeconds(op);
 }

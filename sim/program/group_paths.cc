@@ -194,7 +194,7 @@ double LongestLatency(const Cluster& cluster, const Cluster* healthy,
 }
 
 bool HasRings(CommGroup kind) { return kind != CommGroup::kExpert; }
-// Those of a context may be exchanged either way.
+// Contexts may exchange either way.
 bool HasPairs(CommGroup kind) { return kind != CommGroup::kTensor; }
 
 // What all groups of a kind put on each link at once.

@@ -28,7 +28,7 @@ ExchangeFlows FlowsOfExchange(const Program& program,
 // other: the first replica of them. `widest`: members of a group of experts.
 int FirstOfExchange(const Program& program, int widest, int replica);
 
-// Those of a pass of `kind`, for each second of it, where it takes `seconds` a
+// Exchanges of a pass of `kind`, for each second of it, if it takes `seconds` a
 // microbatch.
 LaneExchanges LaneExchangesOf(const StageExchanges& stage, PassKind kind,
                               double seconds);

@@ -115,10 +115,10 @@ struct LowerOptions {
   int iterations = 0;
 };
 
-// Where the first and the last stage of a pipeline are on one rank there is one
+// If the first and the last stage of a pipeline are on one rank, there is one
 // table, of the first stage. Else both hold a copy and sum its gradients once
 // an iteration, before they step alike (Megatron-LM,
-// megatron/core/distributed/finalize_model_grads.py). True of the latter, where
+// megatron/core/distributed/finalize_model_grads.py). True of the latter, if
 // gradients are reduced or stepped with. A schedule that steps after every
 // backward has no such point in time, and its copies part.
 bool SumsTable(const Schedule& schedule, const LowerOptions& options);

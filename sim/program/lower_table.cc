@@ -42,8 +42,8 @@ void Lowering::SumTable(int rank, int64_t position) {
           .outputs = {event}});
 }
 
-// Where a bidirectional schedule mirrors its stages, a rank with an embedding
-// of one direction has the head of the other, and the reduction over both
+// If a bidirectional schedule mirrors its stages, a rank with an embedding of
+// one direction has the head of the other, and the reduction over both
 // directions leaves nothing to send.
 void Lowering::GroupTables() {
   if (!SumsTable(schedule_, options_)) return;

@@ -144,7 +144,7 @@ std::optional<CollectiveTime> MeasuredCollective(
 CollectivePlan PlanCollective(const Program& program, const SideOp& op,
                               const std::vector<Member>& members);
 
-// Those of one group with the same key have the same plan.
+// Collectives of one group with the same key have the same plan.
 using CollectiveKey = std::tuple<OpKind, double, bool>;
 inline CollectiveKey CollectiveKeyOf(const SideOp& op) {
   return {op.kind, op.bytes, op.stage >= 0};

@@ -110,10 +110,10 @@ struct Report {
   std::optional<SequenceReport> sequences;  // where lengths are given
   std::optional<SlowReport> slow;           // where devices or links are slow
   std::optional<ReliabilityReport> reliability;  // where devices fail
-  // Where the configuration leaves rings.
+  // Filled if the configuration leaves rings.
   std::vector<CollectiveReport> collectives;
   std::vector<RankReport> ranks;
-  // Where not all data-parallel replicas run the same.
+  // Set if not all data-parallel replicas run the same.
   std::optional<ClassesReport> dp_classes;
   int64_t ops = 0;
   double bytes_sent = 0;

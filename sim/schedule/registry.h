@@ -70,9 +70,9 @@ struct ScheduleInfo {
   // others any placement of pp * vpp stages will do.
   Placement (*placement)(const ScheduleParams&) = LoopPlacement;
   std::vector<Claim> claims;
-  // Where the schedule itself cuts the sequence: what each slice costs
-  // relative to the others, one factor a slice, empty for all alike. May
-  // choose their number where `slices` is 1. Error: as of `build`.
+  // Costs of slices relative to each other, if the schedule itself cuts the
+  // sequence: one factor a slice, empty for all alike. May choose their number
+  // if `slices` is 1. Error: as of `build`.
   std::function<absl::StatusOr<std::vector<double>>(const ScheduleParams&)>
       slice_factor = {};
   // What goes to the host unless the strategy says otherwise.

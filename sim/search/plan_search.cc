@@ -67,7 +67,7 @@ void PlanSearch::Explore() {
     const double group_s =
         next_group_ < groups_.size() ? groups_[next_group_].score : kNone;
     const double point_s = points_.empty() ? kNone : points_.top().score;
-    // Where little fits without copies they do not wait for ever.
+    // If little fits without copies, they do not wait for ever.
     const bool waits = best_.size() < kExact && std::isfinite(group_s) &&
                        waiting_.size() < kMostWaiting;
     const double waiting_s =

@@ -214,7 +214,7 @@ TEST_CASE("calibrate: impossible rates of single kernels are flagged",
   CHECK(flagged("gelu.forward 16x64 fp32: "));
 }
 
-// Where launches take longer than what they launch.
+// Launches take longer than what they launch.
 TEST_CASE("calibrate: a GPU's small passes are timed as graphs too",
           "[calibrate]") {
   Saves saves;

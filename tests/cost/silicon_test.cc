@@ -79,7 +79,7 @@ TEST_CASE("silicon: beyond the ends the time goes on as the model does",
   CHECK(beyond.error > end.error);
 }
 
-// Where a shape is not in the table its neighbours along the axes fill it.
+// If a shape is not in the table, its neighbours along the axes fill it.
 TEST_CASE("silicon: a hole is filled from its neighbours", "[cost]") {
   const SiliconGrid grid(
       TableOf("pipewright-silicon 1\n"

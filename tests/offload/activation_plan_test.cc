@@ -172,7 +172,7 @@ struct AboveTheirs {
   double most = 0;  // ours over theirs
 };
 
-// Where, as there, two ranks share a switch and take turns; an O takes
+// Compares where, as there, two ranks share a switch and take turns; an O takes
 // `out_times` as long as the authors say, and `alone_times` of that while
 // nothing is loaded.
 AboveTheirs CompareInPairs(double out_times, double alone_times = 1) {

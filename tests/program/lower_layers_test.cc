@@ -91,8 +91,7 @@ TEST_CASE("layers: with one reduction a step there is one gather",
     CHECK(gathers() == iterations * 2 * 3 * 4);
     options.layers.reduces_once = true;
     CHECK(gathers() == iterations * 2 * 3);
-    // Where forwards give layers up, every microbatch gathers, and backwards
-    // too.
+    // If forwards give layers up, every microbatch gathers, and backwards too.
     options.layers.reshard_after_forward = true;
     CHECK(gathers() == iterations * 2 * 3 * 4 * 2);
   }

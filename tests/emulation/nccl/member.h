@@ -88,7 +88,7 @@ class Member : public std::enable_shared_from_this<Member> {
   int self() const { return self_; }
   const std::string& name() const { return name_; }
 
-  // Whether all have come, what was called last is over on the host, and
+  // Tells if all have come, what was called last is over on the host, and
   // nobody has failed.
   Result State();
   // A call, or a part of the thread's group.

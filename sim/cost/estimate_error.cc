@@ -33,10 +33,10 @@ constexpr double kCurveError = 0.10;
 constexpr double kCollectiveError = 0.12;
 
 // Common to all products of a type: what one more campaign would change against
-// the mean of two, 1.645 * d / sqrt(2) * sqrt(1.5), with d the root mean square
-// over devices of the median logarithm of the ratio of two campaigns, m, n and
-// k of 2048 and more (calibrate/silicon/README.md): bf16 0.049, fp8 with casts
-// inside 0.072, nvfp4 0.115. Types by blocks: as fp8. [kernel file]
+// the mean of two, 1.645 * d / sqrt(2) * sqrt(1.5). There d is the root mean
+// square over devices of the median logarithm of the ratio of two campaigns, m,
+// n and k of 2048 and more (calibrate/silicon/README.md): bf16 0.049, fp8 with
+// casts inside 0.072, nvfp4 0.115. Types by blocks: as fp8. [kernel file]
 constexpr double kWideCampaign = 0.07;
 constexpr double kFp8Campaign = 0.10;
 constexpr double kFp4Campaign = 0.16;
@@ -47,7 +47,7 @@ constexpr double kMxfp8Table = 0.09;
 // Products of groups, all of one law (GroupedSeconds): of 75 in bf16 nine of
 // ten are within 24 %. Whole layers of experts in two frameworks of inference,
 // 4096 tokens and more, take less than the law by 18 to 33 % in the median over
-// a device (root mean square 0.25, times 1.645); in 8 and 4 bit, of which no
+// a device (root mean square 0.25, times 1.645). In 8 and 4 bit, of which no
 // law was checked, the two differ by 0.42 on Blackwell (times 1.645 / sqrt(2);
 // calibrate/silicon/README.md). [kernel file]
 constexpr double kGroupedLess = 0.41;

@@ -10,7 +10,7 @@ namespace pipewright {
 namespace {
 
 // Shapes of output tiles that matrix kernels come in, and the part of the
-// largest tile's rate that each reaches inside: operands are read again more
+// largest tile's rate that each reaches inside. Operands are read again more
 // often per product the smaller the tile (128 x 64 reads half as much again as
 // 256 x 128). NVIDIA, Matrix Multiplication Background User's Guide, section
 // "Tile quantization" and figure 4, for the order and the trade; the rates are

@@ -185,7 +185,7 @@ TEST_CASE("words: a comment that begins with a genitive is found", "[docs]") {
 
 constexpr int kMostWords = 40;
 
-// Sentences of over kMostWords words.
+// "LINE: COUNT words: SENTENCE" of those with over kMostWords words.
 std::vector<std::string> TooLong(
     const std::vector<testing::Passage>& passages) {
   std::vector<std::string> found;
@@ -209,6 +209,7 @@ std::string OwnHelp(const std::string& text) {
 TEST_CASE("words: sentences of pages are short", "[docs]") {
   size_t passages = 0;
   for (const std::string& path : testing::AllPages()) {
+    if (path == "CONTRIBUTING.md") continue;
     const std::vector<testing::Passage> found =
         testing::PassagesOfPage(testing::ReadPage(path));
     passages += found.size();

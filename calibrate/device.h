@@ -110,7 +110,7 @@ class Stopwatch {
 // told apart.
 absl::StatusOr<double> ClockResolution(MeasuredDevice* device);
 
-size_t BytesOf(PwType type);              // of an element
+size_t BytesOf(PwType type);              // bytes an element
 absl::string_view TypeName(PwType type);  // "fp32"
 // The type of the model's passes as profiles name it: "fp8" where the linear
 // layers compute in fp8.

@@ -13,16 +13,17 @@ namespace {
 constexpr double kAnyFlops = 10e15;
 constexpr double kAnyMemory = 50e12;
 constexpr double kCpuFlops = 20e12;
-// Of the peak of dense bf16 and fp8, on chips of the H100. Measured there with
-// random inputs 798 TFLOP/s in bf16, with zeros 894: 850 is inputs of zeros. Of
-// other chips it is not known, and the peak itself is the limit.
+// Largest share of the peak of dense bf16 and fp8 on chips of the H100.
+// Measured there with random inputs 798 TFLOP/s in bf16, with zeros 894: 850 is
+// inputs of zeros. For other chips it is not known, and the peak itself is the
+// limit.
 constexpr double kH100Share = 0.859;
 // cuDNN 9.19 on H200: up to 702 TFLOP/s (NVIDIA/cudnn-frontend, benchmark/).
 constexpr double kH100AttentionShare = 0.758;
 // An H100 under a lasting load runs at 1.7 to 1.98 GHz, of 1.98.
 constexpr double kLeastClock = 0.7;
 
-// Of a lane one way: the specification's rate without the protocol's overhead,
+// Rate of a lane one way: the specification's without the protocol's overhead,
 // 60 GB/s for 16 lanes of generation 5. 0: not known.
 double LaneRate(int generation) {
   constexpr double kOfGeneration5 = 60e9 / 16;

@@ -22,8 +22,8 @@ struct DeviceLimits {
   int64_t cache_bytes = -1;
 };
 
-// Of a GPU: the data sheet of the shipped device that fits `source`, and what
-// the device says of itself in `states`. `cache_bytes` 0: not known.
+// Limits by the data sheet of the shipped device that fits `source`, and by
+// what the device says of itself in `states`. `cache_bytes` 0: not known.
 DeviceLimits LimitsOfGpu(const ProfileSource& source,
                          const std::vector<ProfileState>& states,
                          int64_t cache_bytes);

@@ -219,7 +219,7 @@ nccl_calibrated() {
   grep 'warnings: .*NCCL' "$profile" | tee -a "$out/summary.txt"
 }
 
-# Whether the program knows a verb: another version may not.
+# True if the program knows a verb: another version may not.
 knows() { "$tree/pipewright" "$1" --help > /dev/null 2>&1; }
 
 # A schedule's file in which every activation goes to the host behind its forward

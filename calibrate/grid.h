@@ -19,7 +19,7 @@ struct ShapeOptions {
   std::vector<int64_t> microbatch_sizes;
   std::vector<int64_t> sequences;
   std::vector<int64_t> tps;
-  std::vector<int64_t> eps;  // of models with experts
+  std::vector<int64_t> eps;  // only for models with experts
   // Microbatch sizes that are cut, and into how many slices; none by default.
   std::vector<std::pair<int64_t, int64_t>> sliced;
   bool quick = false;  // one shape

@@ -160,7 +160,7 @@ int64_t NodesOf(const Json* devices) {
   return static_cast<int64_t>(hosts.size());
 }
 
-// Of one row, `at` ("results[3]"): out of place or in place; nothing where the
+// Time of the row `at` ("results[3]"), out of place or in place; nothing if the
 // program has not measured it.
 absl::StatusOr<std::optional<Distribution>> TimeOf(const Json& row,
                                                    const std::string& at,

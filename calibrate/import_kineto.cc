@@ -23,7 +23,7 @@ namespace {
 
 constexpr double kMicrosecond = 1e-6;
 
-// Of a backward's time, in kernels that belong to nobody.
+// Largest share of a backward's time in kernels that belong to nobody.
 constexpr double kMostUnknown = 0.05;
 
 class Assembly {

@@ -31,16 +31,16 @@ struct KinetoOptions {
   std::array<std::string, kNumRegions> patterns;
   std::string layer_name;  // see PartNames
   ProfileModel model;
-  int64_t model_layers = 0;                // of all stages; 0: not checked
+  int64_t model_layers = 0;                // in all stages; 0: not checked
   ProfilePart part = ProfilePart::kLayer;  // or layers of experts, with ep
   std::string type = "bf16";
   std::string device;  // the user's name of it; "": the trace's
   int64_t microbatch_size = 1;
   int64_t sequence = 0;
-  int64_t ep = 0;  // of the profile's entries
+  int64_t ep = 0;  // as in the profile's entries
   KinetoAxes axes;
-  int64_t layers = 0;      // of one region; 0: as the trace tells
-  int64_t parameters = 0;  // of one optimizer step; 0: no entry for it
+  int64_t layers = 0;      // in one region; 0: as the trace tells
+  int64_t parameters = 0;  // in one optimizer step; 0: no entry for it
   int64_t skip = 0;        // regions of each kind, for warming up
   // Sum of the kernels' times instead of the first start to the last end.
   bool sum_kernels = false;

@@ -209,8 +209,8 @@ absl::Status SiliconImporter::Add(absl::string_view text,
       sample.sizes.push_back(size);
     }
     if (shape.is_skipped) continue;
-    // Where a size is a product, several rows may have it: they count as
-    // campaigns of one shape.
+    // If a size is a product, several rows may have it: they count as campaigns
+    // of one shape.
     if (form->kind == absl::string_view("attention") ||
         form->kind == absl::string_view("sdpa")) {
       absl::StrAppend(&sample.campaign, "/", row.Text("batch"), "/",

@@ -26,7 +26,7 @@ using enum ProfilePass;
 
 constexpr ProfilePass kMatrixPasses[] = {kForward, kBackwardInput,
                                          kBackwardWeight};
-constexpr int64_t kHostPiece = 1 << 20;  // of a copy or transfer on a CPU
+constexpr int64_t kHostPiece = 1 << 20;  // bytes copied or sent on a CPU
 
 // What runs beside on a CPU: on threads, from begin to end.
 struct Background {

@@ -13,8 +13,8 @@ namespace pipewright {
 // One device's sizes, in elements.
 struct KernelSizes {
   int64_t tokens, hidden, qkv, queries, keys, vocabulary;
-  int64_t rows, up, ffn;   // of the activation; rows of experts
-  int64_t most_x, most_y;  // of a matrix product
+  int64_t rows, up, ffn;   // for the activation; rows of experts
+  int64_t most_x, most_y;  // in a matrix product
   PwAttention attention;
 };
 // `layer`: PW_LAYER or PW_EXPERT_LAYER.

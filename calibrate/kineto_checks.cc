@@ -287,7 +287,7 @@ double LeastFlops(ProfilePart part, ProfilePass pass,
                                   shape.sequence, shape.tp);
   const bool backward =
       pass == ProfilePass::kBackwardInput || pass == ProfilePass::kBackwardFull;
-  // Of five products of a backward, one is the scores again.
+  // One of a backward's five products makes the scores again.
   return point.work[0] + point.work[1] * (backward ? 0.8 : 1);
 }
 

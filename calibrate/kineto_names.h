@@ -25,7 +25,7 @@ inline constexpr int kNumTraceParts = 5;
 struct NamedPart {
   TracePart part = TracePart::kLayer;
   bool is_module = false;  // "nn.Module: ..."
-  std::string id;          // of a layer: different where the layer is
+  std::string id;          // names a layer: different where the layer is
 };
 
 // Caches, because a trace has few names and many events.
@@ -35,7 +35,8 @@ class PartNames {
   // layer; "": those that are common. Error: kInvalidArgument.
   static absl::StatusOr<PartNames> Create(const std::string& layer);
 
-  // Of a module or a mark (record_function); nothing where it is no part.
+  // Returns the part that a module or a mark (record_function) stands for;
+  // nothing if it is none.
   const std::optional<NamedPart>& Of(const std::string& name);
 
  private:

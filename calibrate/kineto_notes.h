@@ -24,10 +24,10 @@ std::optional<ProfilePass> PassOf(Region region);
 using PassKey = std::pair<ProfilePart, ProfilePass>;
 using RankSamples = std::map<PassKey, std::vector<double>>;
 
-// Of a pass on all ranks.
+// Time of a pass on all ranks, and what of it the samples leave out.
 struct KinetoLeftOut {
   double whole_us = 0;
-  double other_us = 0;  // of no part
+  double other_us = 0;  // in no part
   double communication_us = 0;
 };
 

@@ -25,10 +25,11 @@ struct Stretch {
   double end_us;
   TracePart part;
   const KinetoMark* layer = nullptr;
-  bool has_product = false;  // of the head, or all of it
+  bool has_product = false;  // in the head, or it is all of it
 };
 
-// Of non-overlapping ones in order, that at `us`.
+// Returns the stretch at `us`, or null; `stretches` are in order and do not
+// overlap.
 const Stretch* StretchAt(const std::vector<Stretch>& stretches, double us) {
   auto behind = std::upper_bound(
       stretches.begin(), stretches.end(), us,
@@ -91,7 +92,7 @@ class PartFinder {
 
   const KinetoRank& rank_;
   Threads layers_;
-  Threads ends_;  // of embedding and head
+  Threads ends_;  // embedding and head
   std::map<std::string, std::vector<Forward>> forwards_;
   std::map<std::string, std::vector<Node>> nodes_;
 };

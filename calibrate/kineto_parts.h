@@ -31,7 +31,7 @@ namespace pipewright {
 struct PartSizes {
   ProfileModel model;
   int64_t tp = 1;
-  int64_t tokens = 0;  // of a microbatch
+  int64_t tokens = 0;  // in a microbatch
 };
 
 // Is one size of the product that of the vocabulary, padded or not and none of

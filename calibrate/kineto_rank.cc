@@ -98,7 +98,7 @@ class RankReader {
   std::map<int64_t, int64_t> kernels_of_device_;
 };
 
-// Where no kernel says its device, all have to be alike.
+// If no kernel says its device, all have to be alike.
 TraceDevice DeviceOf(const TraceHeader& header, int64_t id) {
   for (const TraceDevice& device : header.devices) {
     if (device.id == id) return device;

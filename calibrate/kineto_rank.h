@@ -33,7 +33,7 @@ struct KinetoOp {
   double end_us = 0;
   // Joins a node of the backward to the operators that made it; below 0: none.
   int64_t sequence = -1;
-  bool is_node = false;  // of the backward
+  bool is_node = false;  // a node of the backward
   std::vector<std::vector<int64_t>> dims;
 };
 

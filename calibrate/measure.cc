@@ -28,13 +28,13 @@ constexpr double kMostOfBudget = 1.1;
 
 struct Record {
   std::vector<Rounds> samples;  // by series
-  std::vector<double> first;    // of a first visit that counts; empty: none
+  std::vector<double> first;    // by a first visit that counts; empty: none
   double begin_s = 0;           // that the last begin of a round took
   double visit_s = 0;           // and a visit since then
   double seconds = 0;
   int made = 0;  // visits
   int lost = 0;
-  std::string reason;  // of the last one that was lost
+  std::string reason;  // why the last one was lost
 };
 
 class Measurer {

@@ -28,7 +28,7 @@ struct Series {
 // Things that are measured together: the passes of one shape.
 struct Subject {
   std::string name;
-  double share = 1;  // of the time, relative to other subjects
+  double share = 1;  // part of the time, relative to other subjects
   std::vector<Series> series;
   // Takes one sample of each series, in their order. With kDeadlineExceeded the
   // visit is lost, and another may succeed.
@@ -44,10 +44,10 @@ struct MeasureOptions {
   // Wall clock, of everything. 0: as little as three rounds take.
   double budget_s = 30;
   bool refuses = false;   // a budget that is too small; else it is exceeded
-  double spent_s = 0;     // of the budget, before the call
-  int least_visits = 2;   // of a round
-  int most_visits = 24;   // of a round
-  double resolution = 0;  // of the clock, seconds
+  double spent_s = 0;     // used up of the budget before the call
+  int least_visits = 2;   // in a round
+  int most_visits = 24;   // in a round
+  double resolution = 0;  // the clock's, seconds
 };
 
 // What the loop needs of the world; a test scripts it.
@@ -67,7 +67,7 @@ struct MeasureHooks {
 };
 
 struct Measured {
-  Profile profile;  // of the series alone: no sources
+  Profile profile;  // the series alone: no sources
   bool interrupted = false;
   int rounds = 0;
   double minimum_s = 0;                // estimate: see MeasureHooks

@@ -291,7 +291,8 @@ absl::Status PartBench::RunGemms(PwPassKind pass, int layer) {
   return absl::OkStatus();
 }
 
-// Of GPT's style: all four linear layers, of experts' layers attention's two.
+// True in GPT's style, for all four linear layers; for attention's two in
+// layers of experts.
 bool PartBench::HasBias(PwPassKind pass, size_t index) const {
   return pass == PW_PASS_F && shape_.model.style == PW_GPT &&
          (part_ == PW_LAYER || (part_ == PW_EXPERT_LAYER && index < 2));

@@ -116,7 +116,7 @@ class PartBench {
   std::shared_ptr<BenchWeights> weights_;
   std::shared_ptr<Arena> arena_;
   Buffer ids_;
-  Buffer scales_;  // of products in fp8; empty without
+  Buffer scales_;  // for products in fp8; empty without
 };
 
 }  // namespace pipewright

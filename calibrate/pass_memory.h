@@ -21,10 +21,10 @@ WeightsKey WeightsKeyOf(PwPart part, const Shape& shape);
 struct BenchMemory {
   // Copies of weights that take turns, so that none stays in a cache.
   std::map<WeightsKey, int> copies;
-  int64_t layer_parameters = 0;  // of one, at most
+  int64_t layer_parameters = 0;  // in one, at most
   int64_t bytes = 0;
   size_t arena_bytes = 0;
-  size_t fp8_bytes = 0;  // of the arena, beside them
+  size_t fp8_bytes = 0;  // part of the arena, beside them
 };
 
 // Up to four copies, but no more than make weights eight times the device's

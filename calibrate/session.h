@@ -25,7 +25,7 @@ struct CalibrateOptions {
   ShapeOptions grid;
   double budget_s = 30;  // see MeasureAll
   bool refuses = false;
-  double spent_s = 0;    // of it, before the call
+  double spent_s = 0;  // used up of it before the call
   int rounds = 6;
   // Seconds of work before a GPU's state is first read; an idle card's clock is
   // low.

@@ -37,7 +37,7 @@ extern "C" {
 typedef enum PwStatus {
   PW_OK = 0,
   PW_INVALID = 1,   /* a shape or type that this backend cannot do */
-  PW_NO_MEMORY = 2, /* of the device or of pinned host memory */
+  PW_NO_MEMORY = 2, /* on the device or in pinned host memory */
   PW_NO_DEVICE = 3,
   PW_MISSING = 4, /* a library is not there; error() names it */
   PW_FAILED = 5   /* the device or a library reports a failure */

@@ -192,7 +192,7 @@ PwStatus CheckFp8(const PwModel& model, const PwWork& work, char* reason,
 namespace pipewright {
 namespace {
 
-// Of a part that the model has.
+// Checks the model and the work, and that the model has the part.
 PwStatus CheckPart(const PwModel& model, const PwWork& work, PwPart part) {
   PW_RETURN_IF_ERROR(pw_check_model(&model, &work, nullptr, 0));
   const bool missing = part == PW_EXPERT_LAYER

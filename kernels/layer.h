@@ -83,11 +83,11 @@ typedef struct PwModel {
   int32_t causal;
   int32_t tp;
   int32_t sequence_parallel; /* norms and residuals on 1 / tp of the tokens */
-  float epsilon;             /* of the norms */
+  float epsilon;             /* epsilon of the norms */
   float rotary_base;
   int32_t fp8_linear; /* 1: a layer's linear layers in fp8 */
-  /* Of expert layers; 0 experts: the model has none, and the rest is 0. tp
-   * divides each expert's ffn as it does a dense one's, and not the router.
+  /* Sizes of expert layers; 0 experts: the model has none, and the rest is 0.
+   * tp divides each expert's ffn as it does a dense one's, and not the router.
    *
    * ep devices share the experts of a layer, a microbatch each: a device holds
    * experts / ep of them. With even traffic it gets as many rows from the
@@ -98,7 +98,7 @@ typedef struct PwModel {
   int32_t experts;
   int32_t experts_per_token;
   int64_t expert_ffn;
-  int64_t shared_ffn; /* of all shared experts together; 0: none */
+  int64_t shared_ffn; /* width of all shared experts together; 0: none */
   int32_t ep;
   int32_t balanced;
   /* 1: the head's output matrix is the embedding's table. The head has none of
@@ -111,7 +111,7 @@ typedef struct PwWork {
   int64_t batch;        /* sequences */
   int64_t sequence;     /* tokens of each */
   int64_t slice_first;  /* position of the first token */
-  int64_t slice_tokens; /* of each sequence; == sequence: no slices */
+  int64_t slice_tokens; /* in each sequence; == sequence: no slices */
 } PwWork;
 
 typedef enum PwPart {
@@ -127,11 +127,11 @@ typedef struct PwPartSize {
   size_t saved;
   size_t inputs;
   size_t grads;
-  size_t cache;     /* of a whole microbatch; 0 without slices */
-  size_t workspace; /* of any one pass; contents need not survive it */
+  size_t cache;     /* cache of a whole microbatch; 0 without slices */
+  size_t workspace; /* for any one pass; contents need not survive it */
   size_t boundary;  /* input and output: batch * slice_tokens * hidden, with
                        sequence_parallel 1 / tp of it */
-  size_t quantized; /* of pw_quantize_weights; 0 without fp8 */
+  size_t quantized; /* for pw_quantize_weights; 0 without fp8 */
 } PwPartSize;
 
 /* A weight inside a part's parameters. */
@@ -154,9 +154,9 @@ typedef struct PwPartMemory {
    * head's targets are `ids`, the head's output are `losses`. */
   const void* input;
   void* output;
-  const void* output_gradient; /* of the head: none */
-  void* input_gradient;        /* of the embedding: none */
-  const int32_t* ids;          /* [tokens]: of the head the targets */
+  const void* output_gradient; /* none for the head */
+  void* input_gradient;        /* none for the embedding */
+  const int32_t* ids;          /* [tokens]: for the head the targets */
   float* losses;               /* [tokens], of the head */
   float loss_scale; /* the head's gradient is of loss_scale * sum of losses */
   void* saved;
@@ -164,9 +164,9 @@ typedef struct PwPartMemory {
   void* grads;
   void* cache;
   void* workspace;
-  const void* quantized; /* of `weights`, by pw_quantize_weights */
-  /* Of the head of a tied model: [vocabulary, hidden] of the model's type, and
-   * its gradients, added to. */
+  const void* quantized; /* `weights` as pw_quantize_weights leaves them */
+  /* Table of a tied model, for the head: [vocabulary, hidden] of the model's
+   * type, and its gradients, added to. */
   const void* table;
   float* table_gradients;
 } PwPartMemory;

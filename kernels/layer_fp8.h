@@ -33,7 +33,7 @@ Fp8Weights Fp8WeightsOf(const PwModel& model);
 int Fp8IndexOf(const PwModel& model, PwPart part, const PartWeights& weights,
                int64_t weight);
 
-// Of one matrix, bytes into `inputs` and `grads`.
+// Places of one matrix's tensors, bytes into `inputs` and `grads`.
 struct Fp8Kept {
   size_t x;
   size_t x_scale;

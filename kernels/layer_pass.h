@@ -25,7 +25,7 @@ class Pass {
        const PwModel* model, const PwWork* work, PwPart part,
        const PwPartMemory* memory);
 
-  // Of this part.
+  // Passes of this part.
   PwStatus Forward();
   PwStatus BackwardInput() { return Backward(true, false); }
   PwStatus BackwardWeight() { return Backward(false, true); }
@@ -49,7 +49,8 @@ class Pass {
   PwStatus Activation(int64_t rows, int64_t columns, const void* x, void* y);
   PwStatus ActivationInput(int64_t rows, int64_t columns, const void* x,
                            const void* dy, void* dx);
-  // Of all own experts at once; fills tokens_of_ at its first use in a pass.
+  // Product of all own experts at once; fills tokens_of_ at its first use in a
+  // pass.
   PwStatus Grouped(PwGemmPass pass, int64_t inputs, int64_t outputs,
                    const void* a, const void* b, void* c);
   PwStatus Attention();
@@ -67,7 +68,8 @@ class Pass {
                        const void* dy, void* dx);
   PwStatus LinearWeight(int64_t weight, int64_t bias, int64_t inputs,
                         int64_t outputs, const void* x, const void* dy);
-  // Of the linear layer `index` (layer_fp8.h), which these quantise for.
+  // Products of the linear layer `index` (layer_fp8.h), for which these
+  // quantise.
   PwStatus Fp8Forward(int index, const void* x, void* y);
   PwStatus Fp8Input(int index, const void* dy, void* dx);
   PwStatus Fp8Weight(int index);
@@ -137,8 +139,8 @@ class Pass {
   PartWeights weights_;
   PartLayout layout_;
   PwNorm norm_;
-  int64_t size_;                    // of an element
-  std::vector<int64_t> tokens_of_;  // of own experts; empty: not asked yet
+  int64_t size_;                    // bytes of an element
+  std::vector<int64_t> tokens_of_;  // for own experts; empty: not asked yet
 };
 
 }  // namespace pipewright

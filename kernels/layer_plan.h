@@ -14,9 +14,8 @@ namespace pipewright {
 
 // One device's sizes; in elements.
 struct PartShape {
-  int64_t tokens;  // of the linear layers
-  int64_t rows;    // of norms and residuals; tokens / tp where those are
-                   // split
+  int64_t tokens;  // for the linear layers
+  int64_t rows;    // for norms and residuals; tokens / tp where those are split
   int64_t hidden;
   int64_t heads;
   int64_t kv_heads;
@@ -29,9 +28,9 @@ struct PartShape {
   int64_t vocabulary;
   int64_t seen;  // positions up to the slice's end
   bool sliced;
-  // Of expert layers.
-  int64_t experts;      // of the router
-  int64_t own_experts;  // of this device
+  // Sizes of expert layers.
+  int64_t experts;      // for the router
+  int64_t own_experts;  // on this device
   int64_t expert_rows;  // tokens times the experts of each
   int64_t expert_ffn;
   int64_t expert_up;
@@ -64,7 +63,7 @@ struct PartWeights {
   int64_t router = -1;
   int64_t shared_up = -1;
   int64_t shared_down = -1;
-  int64_t elements = 0;  // of all
+  int64_t elements = 0;  // all tensors together
 };
 
 // `tensors` may be null; else it is filled, at most PW_MAX_TENSORS, and
@@ -80,17 +79,17 @@ struct PartLayout {
   struct {
     size_t input, middle, statistics1, statistics2, qkv, lse, wide;
     size_t attention;  // fp8 only, else it is in inputs
-    size_t rows, ids, weights, places, shared;  // of expert layers
+    size_t rows, ids, weights, places, shared;  // for expert layers
   } saved;
   // With fp8, as those of grads: quantised and transposed.
   struct {
     size_t normal1, attention, normal2, active;
-    size_t rows, counts, shared;  // of expert layers
+    size_t rows, counts, shared;  // for expert layers
     size_t scales;                // fp8: one of each
   } inputs;
   struct {
     size_t qkv, out, wide, down;
-    size_t logits, shared, shared_down;  // of expert layers
+    size_t logits, shared, shared_down;  // for expert layers
     size_t scales, biases;  // fp8: one of each; sums over the tokens, fp32
   } grads;
   struct {
@@ -98,7 +97,7 @@ struct PartLayout {
   } cache;
   struct {
     size_t hidden, wide, kv, scratch;
-    size_t rows, logits, weights;  // of expert layers
+    size_t rows, logits, weights;  // for expert layers
     // fp8 only: a tensor as products read it; the gradient of qkv or of wide;
     // that in the middle of the layer.
     size_t quantized, gradient, middle;
@@ -109,7 +108,7 @@ struct PartLayout {
 PartLayout LayoutOf(const PwKernels& kernels, PwDevice* device,
                     const PwModel& model, const PwWork& work, PwPart part);
 
-// Of an expert layer.
+// Route of an expert layer.
 PwRoute RouteOf(const PwModel& model, const PwWork& work);
 
 // The attention of all sequences at once or, in slices, of one.

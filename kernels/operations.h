@@ -25,13 +25,13 @@ typedef enum PwGemmPass {
 
 typedef struct PwGemm {
   PwGemmPass pass;
-  PwType type; /* of x, w, y, dx, dy; PW_FP8: x, w, dy, and y, dx and the bias
-                  are bf16 (fp32_output: fp32) */
+  PwType type; /* x, w, y, dx, dy; PW_FP8: x, w, dy, and y, dx and the bias are
+                  bf16 (fp32_output: fp32) */
   int64_t tokens;
   int64_t inputs;
   int64_t outputs;
-  /* Of PW_FP8 only. 1: dy is e5m2, of a wider range, and x and w are e4m3 as
-   * ever (arXiv 2209.05433, section 3). */
+  /* Read for PW_FP8 only. 1: dy is e5m2, of a wider range, and x and w are e4m3
+   * as ever (arXiv 2209.05433, section 3). */
   int32_t dy_e5m2;
   /* Factors: a stored value of a or b times its scale is what it stands for.
    * One fp32 on the device each, at a multiple of PW_SCALE_ALIGNMENT; NULL is
@@ -43,7 +43,7 @@ typedef struct PwGemm {
    * is w^T[I,O], a and b of W are x^T[I,T] and dy^T[O,T]. 0: these are
    * turned first. */
   int32_t transposed;
-  int32_t fp32_output; /* of PW_FP8 only */
+  int32_t fp32_output; /* for PW_FP8 only */
 } PwGemm;
 
 typedef enum PwNorm { PW_RMS_NORM = 0, PW_LAYER_NORM = 1 } PwNorm;
@@ -68,9 +68,9 @@ typedef struct PwAttention {
   int64_t heads;
   int64_t kv_heads;
   int64_t head_dim;
-  int64_t q_stride; /* of q and dq */
-  int64_t k_stride; /* of k, v, dk and dv */
-  int64_t o_stride; /* of o and do */
+  int64_t q_stride; /* for q and dq */
+  int64_t k_stride; /* for k, v, dk and dv */
+  int64_t o_stride; /* for o and do */
   float scale;
 } PwAttention;
 
@@ -91,10 +91,10 @@ typedef struct PwAdam {
  * over all divided by its sum over the chosen. Expert e is computed by this
  * device's expert e % own. */
 typedef struct PwRoute {
-  PwType type; /* of logits and rows */
+  PwType type; /* logits and rows */
   int64_t tokens;
   int32_t experts; /* that there are logits of; at most 65535 */
-  int32_t chosen;  /* of each token, different ones; at most 32 */
+  int32_t chosen;  /* for each token, different ones; at most 32 */
   int32_t own;     /* divides experts */
   /* 0: the largest logits, of equals the first. 1: slot i goes to expert i %
    * experts whatever the logits, so that counts are known and alike. */

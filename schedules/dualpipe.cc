@@ -21,7 +21,7 @@ absl::Status CheckSizes(const ScheduleParams& params) {
   PW_RETURN_IF_ERROR(RequireOnly(kName, "strategy.slices", params.slices, 1));
   const int microbatches = params.microbatches;
   if (params.pp % 2 != 0) {
-    // Where no pp fits the microbatches, the next message is about them.
+    // If no pp fits the microbatches, the next message is about them.
     const bool any = microbatches % 2 != 0 || microbatches < 4;
     return BadSize(
         "strategy.pp", params.pp,

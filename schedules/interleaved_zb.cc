@@ -74,7 +74,7 @@ bool Fits(const ScheduleParams& params) {
   return TorchGroupSize(kName, params).ok();
 }
 
-// Where passes differ in length, steps of neighbours do not line up.
+// If passes differ in length, steps of neighbours do not line up.
 bool EqualWithoutHop(const ScheduleParams& params) {
   return params.microbatches % params.pp == 0 &&
          params.costs.equal_without_hop();

@@ -167,7 +167,7 @@ class Grid {
   int pp_;
   int microbatches_;
   int slots_;
-  int peak_ = 0;                // of the repeated pattern, in chunks
+  int peak_ = 0;                // peak of the repeated pattern, in chunks
   std::vector<uint8_t> cells_;  // [rank][slot]
   std::vector<int16_t> live_;   // [rank][slot], behind it
   std::vector<int> at_;         // slot of [rank][kind][microbatch]

@@ -81,7 +81,7 @@ class SliceTable {
     return before[units_];
   }
 
-  // Of the last Solve.
+  // Lengths by the last Solve.
   std::vector<int> Lengths() const {
     std::vector<int> lengths;
     int row = slices_ == 0 ? 0 : slices_ - 1;

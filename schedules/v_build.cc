@@ -240,7 +240,7 @@ bool VBuilder::LayCoolDown(int rank, int last_forward, int* first_change) {
     room1 -= row[column] == kB1;
     room0 -= row[column] == kB0;
   }
-  // Of the W to lay, `room` have their B in front of the column.
+  // Counts in `room` the W to lay whose B is in front of the column.
   for (int column = begin; weights1 + weights0 > 0; ++column) {
     if (row[column] == kB1) {
       ++room1;

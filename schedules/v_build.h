@@ -54,11 +54,11 @@ class VBuilder {
 
   int pp_;
   int microbatches_;  // asked for
-  int repeats_;       // of the block, at least 2pp
-  int peak_ = 0;      // of the block, then of the schedule
+  int repeats_;       // times that the block repeats, at least 2pp
+  int peak_ = 0;      // peak of the block, then of the schedule
   VOrders orders_;
   VReplay<int> replay_;
-  int width_ = 0;                               // of a row
+  int width_ = 0;                               // columns of a row
   std::vector<uint8_t> cells_;                  // [rank][column]
   std::vector<int16_t> live_;                   // [rank][column], behind it
   std::vector<std::array<int, kVKinds>> done_;  // [rank], before a column

@@ -22,7 +22,7 @@ constexpr int64_t kMaxPasses = 120000;
 ParamInfo VPlanParam() {
   return {"plan", kCosts, "costs|reference",
           "costs: where costs are given, the fastest of the fixed order and of "
-          "plans at these costs with no higher peak; reference: plan with "
+          "plans at these costs with no higher peak. reference: plan with "
           "F=B=W and no hops as the authors do; above 8 ranks plans try a "
           "sample of the blocks"};
 }

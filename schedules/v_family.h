@@ -13,7 +13,7 @@
 
 namespace pipewright {
 
-// Whether planners see the real costs or F = B = W: own parameter `plan`.
+// Own parameter `plan`: planners see the real costs or F = B = W.
 ParamInfo VPlanParam();
 
 // Error: kInvalidArgument for another vpp than 2, for slices, for an unknown

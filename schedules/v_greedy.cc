@@ -9,7 +9,7 @@ namespace pipewright {
 namespace {
 
 // A slot holds one of F.0, F.1, B.1, B.0, or one of these.
-constexpr uint8_t kWeight = 4;  // of either chunk
+constexpr uint8_t kWeight = 4;  // W of either chunk
 constexpr uint8_t kFree = 5;
 
 bool IsForward(uint8_t cell) { return cell <= kF1; }

@@ -25,8 +25,8 @@ constexpr double kMost = 3;
 // W that may end behind the arrival of the next pass, by this part of them.
 constexpr double kLate[] = {0.5, 1};
 constexpr int64_t kMinPatterns = 1;
-// Where passes are many the first few n that keep the limit are tried: with
-// more memory left over the period only grows.
+// If passes are many, the first few n that keep the limit are tried: with more
+// memory left over the period only grows.
 constexpr int kPatience = 4;
 
 class Launcher {
@@ -83,7 +83,7 @@ class Launcher {
 
  private:
   struct Rank {
-    std::array<int, kSlotted> slots;  // of microbatch 0
+    std::array<int, kSlotted> slots;  // slots of microbatch 0
     std::array<int, kSlotted> counts = {};
     int weights = 0;   // done, of both chunks
     int position = 0;  // in its order
@@ -206,7 +206,7 @@ std::optional<VPlan> PlanVLaunches(int pp, int microbatches,
   const int64_t passes = int64_t{kVKinds} * pp * microbatches;
   const int64_t count = max_passes / passes;
   std::vector<std::pair<double, int>> kept;  // span, parts
-  int stale = 0;                             // of them since the best
+  int stale = 0;                             // parts tried since the best
   for (int parts = first; parts <= kMost * kParts; ++parts) {
     if (stale == kPatience && static_cast<int64_t>(kept.size()) > count) break;
     const double before = best ? best->span : kInfinity;

@@ -14,7 +14,7 @@ namespace pipewright {
 namespace {
 
 constexpr int kSmallRanks = 8;
-constexpr int kChunksOfRank = 2;  // of a microbatch on a rank
+constexpr int kChunksOfRank = 2;  // chunks of a microbatch on a rank
 constexpr int kMaxSmallMicrobatches = 4 * kSmallRanks;
 constexpr int64_t kMinBlocks = 4;
 // Turns of a family are this many places apart in the order of trial.

@@ -68,7 +68,7 @@ TEST_CASE("catalogue: systems have the links of their sheets", "[topology]") {
   const struct {
     const char* name;
     double nvlink;    // GB/s
-    int nics;         // of a node
+    int nics;         // on a node
     double nic;       // Gb/s
     double pcie;      // GB/s
     int pcie_switch;  // devices that share one

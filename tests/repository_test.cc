@@ -15,43 +15,19 @@
 #include "absl/strings/str_split.h"
 #include "sim/base/file.h"
 #include "tests/support/paths.h"
+#include "tests/support/prose.h"
 
 namespace pipewright::repository_test {
 namespace {
 
 namespace fs = std::filesystem;
 using Strings = std::vector<std::string>;
+using testing::AllFiles;
 
 constexpr char kOwnPath[] = "tests/repository_test.cc";
 
 std::string Read(const std::string& path) {
   return ReadFile(testing::SourcePath(path)).value();
-}
-
-// Paths of all files that a commit can hold, relative to the repository.
-Strings AllFiles() {
-  Strings files;
-  const fs::path root = testing::SourcePath("");
-  for (const auto& entry : fs::directory_iterator(root)) {
-    const std::string name = entry.path().filename().string();
-    // In a worktree of Git .git is a file with the path of the repository.
-    if (entry.is_regular_file() && name != ".git") files.push_back(name);
-  }
-  for (const char* folder :
-       {".ci", "calibrate", "cmake", "docs", "execute", "experiments",
-        "devices", "kernels", "schedules", "sim", "tests", "topologies"}) {
-    fs::recursive_directory_iterator at(root / folder);
-    for (; at != fs::recursive_directory_iterator(); ++at) {
-      const std::string name = at->path().filename().string();
-      if (name == "node_modules" || name == "__pycache__") {
-        at.disable_recursion_pending();
-      } else if (at->is_regular_file()) {
-        files.push_back(at->path().lexically_relative(root).string());
-      }
-    }
-  }
-  std::sort(files.begin(), files.end());
-  return files;
 }
 
 // Calls visit(path, line number, line) for the lines of all text files.

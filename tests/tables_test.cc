@@ -126,7 +126,7 @@ ReadmeRow ZeroBubble() {
 // is computed here.
 struct ClosedLoop {
   Json summary;
-  Values errors;  // of medians
+  Values errors;  // errors of medians
 };
 const ClosedLoop& Loop() {
   static const ClosedLoop loop = [] {
@@ -271,10 +271,10 @@ ReadmeRow Llama3Table() {
           ""};
 }
 
-// Of docs/validation.md, which the program writes.
+// Row of docs/validation.md, which the program writes.
 ReadmeRow Validation() {
   const std::string page = testing::ReadPage("docs/validation.md");
-  std::map<std::string, double> mean;  // of sizes, by kind
+  std::map<std::string, double> mean;  // mean of sizes, by kind
   for (const absl::string_view line : absl::StrSplit(page, '\n')) {
     const Words cells = absl::StrSplit(line, " | ");
     if (cells.size() != 8 || !absl::EndsWith(cells[4], " %")) continue;
@@ -440,7 +440,7 @@ const Json& OpsOf(const std::string& card, const Setting& setting) {
   return found->second;
 }
 
-// Of today's program, from the profiles that ship.
+// Estimates of today's program, from the profiles that ship.
 std::vector<Compared> Estimates(const std::string& card) {
   std::vector<Compared> all;
   for (const Setting& setting : kSettings) {
@@ -564,7 +564,7 @@ Words EstimateTexts(const std::vector<Compared>& all) {
   };
 }
 
-// Of all estimated operations of that name in bf16 and of one device.
+// Estimated operations; OpsNamed has all of that name in bf16 on one device.
 struct Op {
   double seconds = 0;
   double flops_per_s = 0;

@@ -30,7 +30,8 @@ constexpr char kGlobalOversubscription[] = "global_oversubscription";
 // Links between all of them are a million.
 constexpr int kMostGroups = 1024;
 
-// Of the links from a group to all others, in order of their numbers.
+// Place of a link among those from a group to all others, in order of their
+// numbers.
 int PlaceOf(int from_group, int to_group) {
   return to_group < from_group ? to_group : to_group - 1;
 }

@@ -17,8 +17,8 @@
 namespace pipewright {
 namespace {
 
-// Of two texts that are not the same, of each the first line that the other has
-// not there.
+// Returns the first line of each of two unlike texts that the other does not
+// have there.
 std::pair<std::string, std::string> FirstDifference(absl::string_view one,
                                                     absl::string_view other) {
   constexpr size_t kMostLetters = 60;

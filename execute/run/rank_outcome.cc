@@ -28,7 +28,7 @@ std::unique_ptr<Clock> MakeClock(const ExecuteOptions& options, double epoch_s,
   return nullptr;
 }
 
-// Of this thread.
+// Number of preemptions of this thread so far.
 int64_t Preemptions() {
   struct rusage usage {};
   getrusage(RUSAGE_THREAD, &usage);

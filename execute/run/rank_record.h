@@ -15,7 +15,7 @@ struct RankRecord {
   struct Block {
     double late_s = 0;  // from when it could have begun until it did
     double first_s = 0;
-    double second_s = 0;  // of the other part of a pair (X&Y)
+    double second_s = 0;  // for the other part of a pair (X&Y)
   };
   std::vector<Block> compute;  // in order
   // Copies, and side operations that are the rank's own work, of the streams

@@ -56,8 +56,8 @@ RankRun::RankRun(const Program& program, Address self,
 
 absl::Status RankRun::Run() {
   const absl::Status ran = WithoutExceptions([this] { return RunAll(); });
-  // Of the others whoever finds out says so himself; who is lost on purpose
-  // says nothing.
+  // Whoever finds out about another's failure says so himself; who is lost on
+  // purpose says nothing.
   if (!ran.ok() && ran.code() != absl::StatusCode::kFailedPrecondition &&
       ran.code() != absl::StatusCode::kUnavailable &&
       ran.code() != absl::StatusCode::kAborted) {

@@ -103,7 +103,7 @@ class RankRun {
     bool started = false;  // inputs are taken; a pull is under way
     double start_s = 0;
     int64_t beside = 0;  // number of the thread's work; 0: none
-    bool done = false;   // of a stream that does not run in order
+    bool done = false;   // in a stream that does not run in order
   };
   struct Part {
     double time_s = 0;
@@ -132,7 +132,7 @@ class RankRun {
   // What a rank has done by the time at which it waits.
   struct Traffic {
     std::vector<int64_t> sent;  // [rank of all]: messages that carry it on
-    int64_t taken = 0;          // of those of all ranks
+    int64_t taken = 0;          // how many of all ranks'
     int64_t under_way = 0;  // copies and collectives of its own, not yet ended
     bool goes_on = false;   // at a date that it waits for
 
@@ -198,7 +198,7 @@ class RankRun {
   // rank_transfers.cc
   using Tokens = absl::flat_hash_map<TokenKey, std::deque<Arrived>>;
   static bool Has(const Tokens& tokens, int32_t channel, uint64_t key);
-  // Of what Has, the time of the first.
+  // Arrival of the first token; Has must be true of it.
   static double ArrivalOf(const Tokens& tokens, int32_t channel, uint64_t key);
   static Arrived Pop(Tokens& tokens, int32_t channel, uint64_t key);
   void Send(int32_t channel, Pass pass, double now_s);
@@ -254,7 +254,7 @@ class RankRun {
   std::array<Fifo<Issued>, kNumStreams> queues_;
   std::array<double, kNumStreams> stream_s_{};
   int pending_ = 0;                                 // in queues_
-  size_t blocks_taken_ = 0;                         // of options_.takes
+  size_t blocks_taken_ = 0;                         // out of options_.takes
   std::array<size_t, kNumStreams> beside_taken_{};  // the same
 
   Tokens tokens_;
@@ -281,14 +281,14 @@ class RankRun {
   std::array<std::deque<Copied>, kNumStreams> copied_;
   int64_t beside_ = 0;                         // works that threads were given
   std::map<int64_t, Copied> ended_beside_;     // [Issued::beside]
-  std::array<size_t, kNumStreams> copying_{};  // of the queue's first
+  std::array<size_t, kNumStreams> copying_{};  // place in the queue
 
   int64_t taken_ = 0;  // messages that carry the run on, its own too
   Traffic traffic_;
   int64_t question_ = 0;                // the last that was asked
   std::map<RankKey, Traffic> answers_;  // to it
   std::map<RankKey, Traffic> stalled_;  // when it last led to nothing
-  std::map<RankKey, Traffic> last_;     // of those that have ended
+  std::map<RankKey, Traffic> last_;     // traffic of those that have ended
   std::vector<std::pair<Address, int64_t>> asked_;  // by whom, question
   std::set<RankKey> done_;  // others that need nothing more
   int64_t sent_ = 0;        // to other ranks in this iteration
@@ -296,7 +296,7 @@ class RankRun {
 
   RankTimes times_of_first_;
   double pass_end_s_ = 0;
-  double whole_begun_s_ = 0;  // of a pass that is cut into layers
+  double whole_begun_s_ = 0;  // when a pass that is cut into layers began
   std::vector<double> ends_s_;
   std::vector<TraceOp> ops_;
 };

@@ -92,7 +92,7 @@ bool RankRun::MayCopy(const Issued& issued, double* start_s) {
   return true;
 }
 
-// Where time is real, copies go to the worker's copy engine, which keeps their
+// If time is real, copies go to the worker's copy engine, which keeps their
 // order: not only the first of the queue.
 void RankRun::StartCopies(Stream stream) {
   const auto index = static_cast<int32_t>(stream);
@@ -153,7 +153,7 @@ absl::StatusOr<bool> RankRun::TryBeside(const SideOp& op, Issued& issued,
   return true;
 }
 
-// Where time is computed, copies take the link's time while the data moves at
+// If time is computed, copies take the link's time while the data moves at
 // once.
 absl::StatusOr<bool> RankRun::TryCopy(Issued& issued, double* stream_s) {
   const Pass pass = issued.pass;

@@ -50,7 +50,7 @@ void RankRun::Send(int32_t channel, Pass pass, double now_s) {
                    .start_s = now_s,
                    .time_s = now_s + times_.channel_s[channel],
                    .payload = worker_.GiveOutput(pass, LaneOf(pass).stage)});
-  // Where time is real, only the receiver knows when it came.
+  // If time is real, only the receiver knows when it came.
   if (!clock_->network_given() || arrival_s < 0) return;
   TraceTransfer(channel, pass, now_s, arrival_s);
 }

@@ -36,9 +36,9 @@ struct ReplayOptions {
 
 struct ReplayedRank {
   int rank = 0;
-  RankTimes times;          // of the rank's own run, the last
+  RankTimes times;          // by the rank's own, last run
   double late_s = 0;        // in all, between when its work could begin and did
-  double change_s = 0;      // of the arrivals that it was told, the largest
+  double change_s = 0;      // largest change of the arrivals that it was told
   int64_t preemptions = 0;  // see ExecutedRun
 };
 

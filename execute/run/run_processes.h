@@ -40,7 +40,7 @@ struct RunReports {
 // What a process knows before the run.
 struct FirstWord {
   std::string same;      // lines that must be the same on all processes
-  std::string decision;  // of process 0, for all
+  std::string decision;  // process 0 says it to all
   // What it is going to take. Names are made those of its machine.
   std::vector<MemoryClaim> memory;
 };

@@ -48,7 +48,7 @@ struct ExecuteOptions {
 struct ExecutedRun {
   RunSummary summary;
   std::vector<TraceOp> ops;  // by start
-  double late_s = 0;         // of the paced clock: worst late waking
+  double late_s = 0;         // worst late waking of the paced clock
   double wall_s = 0;
   // Involuntary context switches of the ranks' threads while they ran.
   int64_t preemptions = 0;

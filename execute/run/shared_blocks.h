@@ -31,7 +31,7 @@ class SharedBlocks {
   SharedBlocks(const SharedBlocks&) = delete;
 
   void* block(size_t index) const { return memory_ + begins_[index]; }
-  size_t bytes() const { return bytes_; }  // of all
+  size_t bytes() const { return bytes_; }  // all blocks together
 
  private:
   explicit SharedBlocks(const std::vector<size_t>& bytes);

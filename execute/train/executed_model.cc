@@ -55,7 +55,7 @@ void ExecutedModel::FillTokens(int64_t sample, int slice, bool targets,
                                int32_t* ids) const {
   const uint64_t stream =
       kTokenSeed + seed * 1048576 + static_cast<uint64_t>(sample);
-  int64_t begin = targets ? 1 : 0;  // of a sequence, which has one token more
+  int64_t begin = targets ? 1 : 0;  // in a sequence, which has one token more
   for (const PwWork& work : WorksOf(sample, slice)) {
     for (int64_t row = 0; row < work.batch; ++row) {
       for (int64_t token = 0; token < work.slice_tokens; ++token) {

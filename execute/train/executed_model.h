@@ -26,10 +26,10 @@ struct ExecutedModel {
   int64_t batch = 1;     // sequences of a microbatch
   int64_t sequence = 0;  // tokens of each
   int slices = 1;        // that a sequence is cut into, alike
-  // Of packed samples, [microbatch of an iteration, replica after replica]: the
-  // lengths of its samples, which do not see each other. `batch` is 1 then and
-  // `sequence` the tokens of the longest microbatch. Empty: all microbatches
-  // have `batch` sequences of `sequence` tokens.
+  // Lengths of packed samples, [microbatch of an iteration, replica after
+  // replica]; samples do not see each other. `batch` is 1 then and `sequence`
+  // the tokens of the longest microbatch. Empty: all microbatches have `batch`
+  // sequences of `sequence` tokens.
   std::vector<std::vector<int64_t>> lengths;
   std::vector<std::vector<StagePart>> stages;
   uint64_t seed = 1;
@@ -37,10 +37,10 @@ struct ExecutedModel {
   // input is kept.
   bool recompute = false;
 
-  // Of a model whose head's output matrix is the embedding's table (`tied` of
-  // shape): the two are on different ranks, so that the head's stage has a copy
-  // of its own behind its parts. Both sum their gradients and step alike. Else
-  // there is one table, that of the embedding's stage.
+  // True if the head's output matrix is the embedding's table (`tied` of shape)
+  // and the two are on different ranks: the head's stage then has a copy of its
+  // own behind its parts. Both sum their gradients and step alike. Else there
+  // is one table, in the embedding's stage.
   bool copies_table = false;
 
   // Forwards under way keep the weights that they have used while the
@@ -81,11 +81,11 @@ struct ExecutedModel {
   }
   // What the kernels run one after the other for a slice of a microbatch.
   std::vector<PwWork> WorksOf(int64_t sample, int slice) const;
-  // Of a slice of a microbatch.
+  // Tokens of a slice of a microbatch.
   int64_t TokensOf(int64_t sample) const;
-  // Of a weight or an activation.
+  // Bytes of one weight or activation.
   size_t type_bytes() const { return shape.type == PW_FP32 ? 4 : 2; }
-  // Of weights; in fp8, what passes need of it comes behind them.
+  // Bytes of so many weights; in fp8, what passes need of it comes behind them.
   size_t WeightBytes(int64_t parameters) const {
     constexpr size_t kAlignment = 256;  // what a GPU's widest loads like
     return (static_cast<size_t>(parameters) * type_bytes() + kAlignment - 1) /
@@ -98,7 +98,7 @@ struct ExecutedModel {
   bool HoldsCopyOfTable(int stage) const {
     return copies_table && stage + 1 == num_stages();
   }
-  // Of the weights of a part, wherever it lives.
+  // Seed of a part's weights, wherever the part lives.
   uint64_t SeedOf(const StagePart& part) const;
   // The tokens of one slice, or, shifted by one, its targets: [batch *
   // slice_tokens]. `sample` numbers the microbatches of the whole run.

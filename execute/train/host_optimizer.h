@@ -31,7 +31,7 @@ struct RankProgram;
 // The part of a stage that this rank's replica steps.
 struct SteppedPart {
   Stage* stage = nullptr;
-  int number = 0;  // of the stage
+  int number = 0;  // number of the stage
   int64_t begin = 0;
   int64_t end = 0;
   int64_t size() const { return end - begin; }
@@ -65,7 +65,8 @@ class HostOptimizer {
   bool CopiesGradients(int32_t side_op) const {
     return actions_[side_op].kind == Kind::kGradientsOut;
   }
-  // Of the step that waits for the norm: the first is what comes behind it.
+  // True for the operations of a step that wait for the norm, the first ones
+  // behind it.
   bool NeedsNorm(int32_t side_op) const;
   bool early() const { return early_; }
 
@@ -84,7 +85,7 @@ class HostOptimizer {
     kGradientsCast,  // to fp32, by the device: they are that
     kWeightsIn,      // to the device
     kWeightsCast,    // fp32 weights that have come, by the device
-    kStatesOut,      // of a visitor
+    kStatesOut,      // states of a visitor
     kStatesIn,
     kDeviceStep,
     kHostStep,  // from here on: by the host's cores
@@ -94,10 +95,10 @@ class HostOptimizer {
   struct Action {
     Kind kind = Kind::kNone;
     int subgroup = -1;
-    int array = -1;  // of kStatesOut and kStatesIn
-    int stage = -1;  // of kGradientsOut of all that the host steps of it
+    int array = -1;  // for kStatesOut and kStatesIn
+    int stage = -1;  // for kGradientsOut of all that the host steps of it
   };
-  // Of parts_[part], counted from its begin.
+  // Elements of parts_[part], counted from its begin.
   struct Range {
     int part = 0;
     int64_t begin = 0;
@@ -111,7 +112,7 @@ class HostOptimizer {
   };
   static constexpr int kArrays = 3;  // moments and master, as in Stream
   enum Array { kMomentum = 0, kVariance = 1, kMaster = 2 };
-  // Of one part: [begin, on_host) on the host, the rest on the device.
+  // States of one part: [begin, on_host) on the host, the rest on the device.
   struct States {
     int64_t on_host = 0;
     std::array<Payload, kArrays> host;
@@ -158,7 +159,7 @@ class HostOptimizer {
   std::array<Payload, kArrays> visitor_;    // on the device
   std::vector<Action> actions_;             // [side operation]
   std::vector<std::vector<float>> before_;  // [subgroup] what Undo brings back
-  PwDevice* cores_ = nullptr;               // of the host
+  PwDevice* cores_ = nullptr;               // the host's cores
 };
 
 }  // namespace pipewright

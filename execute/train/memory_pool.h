@@ -114,7 +114,7 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   static void* TakeFrom(Blocks& blocks, size_t bytes);
 
   std::vector<void*> slabs_;
-  char* rest_ = nullptr;  // of the newest shared slab
+  char* rest_ = nullptr;  // free part of the newest shared slab
   size_t rest_bytes_ = 0;
   size_t next_slab_ = 0;
   Blocks free_;

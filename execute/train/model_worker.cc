@@ -324,7 +324,7 @@ absl::StatusOr<double> ModelWorker::RunPass(Pass pass, int) {
       PW_RETURN_IF_ERROR(Refresh({0, pass.direction()}));
     }
   }
-  // Of another rank's memory, who may use it again as soon as it returns.
+  // Memory of another rank, which may use it again as soon as this returns.
   Payload held;
   PW_ASSIGN_OR_RETURN(
       const double seconds,

@@ -105,7 +105,7 @@ class ModelWorker : public Worker {
   float LossScale(int64_t sample) const;
   const DpClass& own() const { return program_.OfReplica(self_.replica); }
   const RankProgram& rank() const { return own().ranks[self_.rank]; }
-  // Of a pass of the rank's order.
+  // Unit of a pass of the rank's order.
   int UnitOf(Pass pass) const {
     return units_.Of(rank(), pass, rank().lanes[pass.lane()].stage);
   }
@@ -147,7 +147,7 @@ class ModelWorker : public Worker {
   absl::Status CopyHostMaster(int unit, StageSnapshot* snapshot);
   absl::Status PublishShared(Stage* stage);
   absl::Status TakeSnapshots(int iteration);
-  // Of all stages, to the end of `snapshots`.
+  // Appends snapshots of all stages to `snapshots`.
   absl::Status TakeSnapshots(int iteration,
                              std::vector<StageSnapshot>* snapshots);
   absl::Status KeepFirstStep();
@@ -194,7 +194,7 @@ class ModelWorker : public Worker {
   const WorkerOptions options_;
   const Units units_;
   const StepMicrobatches microbatches_;
-  const double tokens_;          // of a step
+  const double tokens_;          // in a step
   std::vector<int> unit_of_op_;  // [side op], -1
   DeviceHandle handle_;
   PwEvent* begin_ = nullptr;
@@ -211,27 +211,27 @@ class ModelWorker : public Worker {
   // the iteration that its data is of.
   std::map<std::tuple<int, int, int, int>, int> forwards_;
   std::map<std::tuple<int, int, int, int>, int> forwards_of_false_start_;
-  Payload stand_in_;  // of what others would send
+  Payload stand_in_;  // for what others would send
   bool steps_weights_ = false;
   bool holds_ = false;
   std::array<PwStream*, 2> copy_streams_{};  // [CopyEngine::Direction]
   Start start_;
   int64_t steps_ = 0;  // that the optimizer has taken
-  NormState above_;    // of the ranks above, as they say
+  NormState above_;    // from the ranks above, as they say
   NormState partial_;  // with that of this rank
-  NormState full_;     // of all ranks
+  NormState full_;     // over all ranks
   bool has_partial_ = false;
   // Gradients are those of a step that has been taken: the next backward
   // begins anew.
   std::map<StageKey, bool> stale_;
   std::map<StageKey, std::vector<float>> shard_sums_;  // reduced so far
   std::set<StageKey> not_assembled_;  // whose gradients lack their sums
-  absl::Status failed_;               // of a function that cannot say so itself
+  absl::Status failed_;               // in a function that cannot say so itself
   // [replica of the schedule]: bytes of one microbatch, see WorkerRecord.
   std::vector<double> microbatch_bytes_;
   WorkerRecord record_;
   std::unique_ptr<CopyEngine> copies_;
-  // Of the replicas of this rank, [replica]; empty without owners.
+  // Memories of this rank's replicas, [replica]; empty without owners.
   std::vector<OwnerMemory*> owner_memories_;
   std::map<int, int> place_of_unit_;  // among the rank's units
   // What a forward has gathered stays until the backward has run.

@@ -149,7 +149,7 @@ absl::StatusOr<double> ModelWorker::RunHostStep(int32_t side_op) {
   return SecondsOfThread() - start_s;
 }
 
-// That of the operation's stream.
+// Work beside compute on the operation's stream.
 ModelWorker::Beside& ModelWorker::BesideOf(int32_t side_op) {
   Beside& beside = beside_[OpOf(side_op).stream];
   if (beside.thread == nullptr) {

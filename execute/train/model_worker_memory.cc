@@ -30,7 +30,7 @@ ModelWorker::HeldBlocks ModelWorker::MostHeld() const {
   const auto move = [&](const Stage& stage,
                         std::map<size_t, int> HeldBlocks::*pool, int by) {
     for (const size_t bytes : stage.CopiedBlocks()) change(pool, bytes, by);
-    // Of others, and so in none of BlocksOf.
+    // Inputs of others are in none of BlocksOf.
     if (pool == &HeldBlocks::device && by < 0 && stage.KeepsInputOfOthers()) {
       change(pool, model_.BoundaryBytes(), -by);
     }

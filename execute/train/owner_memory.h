@@ -39,15 +39,17 @@ class OwnerMemory {
   float* weights(int unit) const { return weights_ + first_[unit]; }
   float* sums(int unit) const { return sums_ + first_[unit]; }
 
-  // Of client number `client`. It may post again when all is added.
+  // True if all that client number `client` has posted is added: it may post
+  // again.
   bool AllAdded(int client) const;
   void Post(int client, int unit, int64_t begin, const float* values,
             int64_t count);
 
-  // Of the owner. Adds what has been posted, and says how many requests.
+  // Adds what has been posted, and returns the number of requests. The owner
+  // calls it.
   int Serve();
 
-  // Of all clients so far.
+  // Number of requests of all clients so far.
   uint64_t posted() const;
   uint64_t added() const;
 

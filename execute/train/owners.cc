@@ -11,7 +11,7 @@
 namespace pipewright {
 namespace {
 
-// Of all clients' buffers at an owner, in elements (sail-sg/odc,
+// Size of all clients' buffers at an owner, in elements (sail-sg/odc,
 // ODC_MAX_BUFFER_SIZE).
 constexpr int64_t kBufferElements = int64_t{64} << 20;
 
@@ -58,7 +58,7 @@ std::vector<OwnerShape> OwnerShapes(const Program& program,
     for (int rank = 0; rank < program.pp(); ++rank) {
       OwnerShape& shape = shapes.emplace_back();
       shape.clients = replicas;
-      int64_t largest = 1;  // of any owner
+      int64_t largest = 1;  // any owner's
       for (const int unit : units.OfRank(rank, 0)) {
         const auto [begin, end] =
             ShardRange(parameters[unit], replica, replicas);

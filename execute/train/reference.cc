@@ -35,7 +35,7 @@ std::string PartName(const StagePart& part) {
   }
 }
 
-// Of a part without slices, of one sample.
+// Work of a part without slices, on one sample.
 PwWork WorkOf(const ExecutedModel& model) {
   return {.batch = model.batch,
           .sequence = model.sequence,
@@ -48,7 +48,7 @@ struct Layout {
   struct Placed {
     StagePart spec;
     Tensors tensors;     // from the first parameter of the model
-    int64_t offset = 0;  // of the part, the same
+    int64_t offset = 0;  // from there to the part
     int64_t size = 0;
   };
   std::vector<Placed> parts;
@@ -220,7 +220,7 @@ PartValues ValuesOf(const PwModel& model, const Sample& sample, PwPart part) {
   } else {
     values.kept += rows * (inner + model.ffn);
   }
-  // Of attention: weights of one head, their slopes, and a head's rows.
+  // Attention has the weights of one head, their slopes, and a head's rows.
   values.passing =
       std::max({rows * (3 * hidden + 2 * inner),
                 2 * sample.tokens * sample.tokens + rows * (2 * width),

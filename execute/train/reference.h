@@ -42,8 +42,8 @@ inline constexpr int64_t kMostReferenceParameters = int64_t{1} << 25;
 // What it takes of this machine at most, in bytes.
 int64_t ReferenceMemory(const ExecutedModel& model, int64_t microbatches);
 
-// Of the first `microbatches` samples, whose tokens count alike. Runs on
-// several threads. Error: what the kernels say of the initial weights.
+// Runs the first `microbatches` samples, whose tokens count alike, on several
+// threads. Error: what the kernels say of the initial weights.
 absl::StatusOr<ReferenceRun> RunReference(const ExecutedModel& model,
                                           int64_t microbatches);
 

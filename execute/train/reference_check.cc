@@ -12,13 +12,14 @@ namespace pipewright {
 namespace {
 
 constexpr double kReferenceTolerance32 = 1e-4;
-// Of up to eight layers. What each of them rounds adds up as squares do.
+// Tolerance for up to eight layers. What each of them rounds adds up as squares
+// do.
 constexpr double kReferenceTolerance16 = 2e-2;
 constexpr double kShallow = 8;
-// Of a layer. e4m3 rounds to 2^-4 at most and e5m2 to 2^-3, evenly spread 0.026
-// and 0.052 in the root of the mean square: a product of the two is off by 0.06
-// of its size, a sum of independent ones by as much of its own, and a gradient
-// comes through four of them in each layer.
+// Tolerance for one layer. e4m3 rounds to 2^-4 at most and e5m2 to 2^-3, evenly
+// spread 0.026 and 0.052 in the root of the mean square: a product of the two
+// is off by 0.06 of its size, a sum of independent ones by as much of its own,
+// and a gradient comes through four of them in each layer.
 constexpr double kReferenceTolerance8 = 0.12;
 // AdamW in fp32 on the same gradients, over a learning rate of 1e-3.
 constexpr double kReferenceWeightTolerance = 1e-3;
@@ -43,7 +44,7 @@ bool Steps(const Program& program) {
 
 class Worst {
  public:
-  // Of tensors of units.
+  // Notes the largest error of tensors of `units`, and its tensor.
   Worst(const Units& units, double* error, std::string* name)
       : units_(units), error_(*error), name_(*name) {}
   void Add(double difference, double scale, const ReferenceTensor& tensor) {
@@ -70,7 +71,7 @@ struct Compared {
   const ExecutedModel& model;
   const ReferenceRun& reference;
   double scale = 0;        // that the optimizer multiplies gradients with
-  double least_scale = 0;  // of a tensor's gradient
+  double least_scale = 0;  // least scale of a tensor's gradient
 };
 
 void CompareGradients(const Compared& with, const StageSnapshot& snapshot,
@@ -113,8 +114,8 @@ void CompareWeights(const Compared& with, const StageSnapshot& snapshot,
   }
 }
 
-// Of the executed gradients: what clips them. A copy of a table is summed with
-// the table itself, so that it counts once; so do copies of a stage, while
+// Norm of the executed gradients, which clips them. A copy of a table is summed
+// with the table itself, so that it counts once; so do copies of a stage, while
 // shards each have their part.
 double NormOf(const ExecutedModel& model,
               const std::vector<const StageSnapshot*>& snapshots) {
@@ -134,7 +135,7 @@ double NormOf(const ExecutedModel& model,
   return std::sqrt(squares);
 }
 
-// Those of the first step.
+// Snapshots of the first step.
 std::vector<const StageSnapshot*> FirstSnapshots(
     const std::vector<WorkerRecord>& records, bool within) {
   std::vector<const StageSnapshot*> snapshots;

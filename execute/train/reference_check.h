@@ -13,7 +13,7 @@
 namespace pipewright {
 
 struct ReferenceCheck {
-  double loss = 0;  // of the first step, mean over its tokens, nats
+  double loss = 0;  // in the first step, mean over its tokens, nats
   double reference_loss = 0;
   int missing = 0;  // stages that no rank has reported
   // The largest error of a gradient relative to the largest of its tensor, and
@@ -25,13 +25,13 @@ struct ReferenceCheck {
   // tensor. Empty where nothing has stepped, or more than once.
   std::optional<double> weight_error;
   std::string worst_weight;
-  double tolerance = 0;  // of gradients, and of the loss up to that of bf16
+  double tolerance = 0;  // for gradients, and for the loss up to that of bf16
 
   double loss_error() const;
   bool ok() const;
 };
 
-// Of the first step of all replicas together.
+// Microbatches of the first step, all replicas together.
 int64_t FirstStepMicrobatches(const Program& program);
 
 // Why the first step of a run of `program` is not known completely; "" where it

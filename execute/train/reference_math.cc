@@ -137,7 +137,7 @@ namespace {
 
 // Where in the rows of qkv a head of a sequence has what.
 struct Place {
-  int64_t first;  // of the sequence
+  int64_t first;  // first token of the sequence
   int64_t query, key, value;
 };
 

@@ -48,7 +48,7 @@ void Rotate(Values* x, int64_t tokens, int64_t stride, int64_t heads,
 // Rows of qkv are queries, keys and values side by side.
 struct Heads {
   int64_t sequences = 1;
-  int64_t tokens = 0;  // of each
+  int64_t tokens = 0;  // in each
   int64_t heads = 1;
   int64_t kv_heads = 1;
   int64_t head_dim = 1;

@@ -41,10 +41,10 @@ class Named {
 
 struct Sample {
   int64_t sequences = 1;
-  int64_t tokens = 0;  // of each
+  int64_t tokens = 0;  // in each
   std::vector<int32_t> ids;
   std::vector<int32_t> targets;
-  double loss_scale = 1;  // of the sum over tokens
+  double loss_scale = 1;  // scales the sum over tokens
   int64_t rows() const { return sequences * tokens; }
 };
 

@@ -125,7 +125,8 @@ PwPartMemory Sequential::MemoryOf(const Part& part, int slice,
                                   const void* weights) const {
   const Part::Blocks& blocks = part.slices[slice];
   const char* const values = static_cast<const char*>(weights);
-  // Of a tied model; the table is the first of the embedding's tensors.
+  // Part with the table of a tied model, which is the first of the embedding's
+  // tensors.
   const Part& table = model_.copies_table ? parts_.back() : parts_.front();
   return {.weights = weights,
           .gradients = part.gradients,
@@ -145,7 +146,7 @@ PwPartMemory Sequential::MemoryOf(const Part& part, int slice,
 absl::Status Sequential::FillIds(const Part& part, int64_t sample, int slice) {
   if (!TakesTokens(part.part)) return absl::OkStatus();
   model_.FillTokens(sample, slice, part.part == PW_HEAD, host_ids_.data());
-  // Of the samples before this one.
+  // Skips the tokens of the samples before this one.
   const std::vector<PwWork> works = model_.WorksOf(sample, slice);
   int64_t begin = 0;
   for (size_t before = 0; before < piece_; ++before) {
@@ -227,7 +228,7 @@ absl::Status Sequential::OneMicrobatch(int64_t sample, bool recomputes,
         Check(kernels_.zero(device_, nullptr, part.cache, part.cache_bytes)));
   }
   const size_t pieces = model_.WorksOf(sample, 0).size();
-  // Of a slice, or of all packed samples.
+  // Loss of a slice, or of all packed samples.
   double sum = 0;
   for (piece_ = 0; piece_ < pieces; ++piece_) {
     for (int slice = 0; slice < model_.slices; ++slice) {

@@ -16,14 +16,14 @@ namespace pipewright {
 
 struct SequentialOptions {
   int iterations = 1;
-  int microbatches = 1;  // of an iteration, all replicas
+  int microbatches = 1;  // in an iteration, all replicas
   bool optimizer = true;
   bool clips = false;  // by the model's limit, else never
-  // Of pipelines that are never flushed: microbatches of a step, 0: all of an
-  // iteration; [stage] how many steps the weights of a forward are behind
-  // those that its gradient changes (empty: none); and whether they are
-  // predicted as many steps ahead, while the backward takes the newest
-  // (PipeOptim), or used by the backward too (PipeDream-2BW).
+  // Microbatches of a step in a pipeline that is never flushed; 0: all of an
+  // iteration. [stage] How many steps the weights of a forward are behind those
+  // that its gradient changes (empty: none); and whether they are predicted as
+  // many steps ahead, while the backward takes the newest (PipeOptim), or used
+  // by the backward too (PipeDream-2BW).
   int update_every = 0;
   std::vector<int> behind;
   bool predicts = false;
@@ -37,7 +37,7 @@ struct SequentialOptions {
 struct SequentialRun {
   struct Step {
     double loss = 0;  // mean over tokens, nats
-    double norm = 0;  // of all gradients; 0 without an optimizer
+    double norm = 0;  // norm of all gradients; 0 without an optimizer
     // Both of the last step of the iteration, if it has several; empty where
     // the iteration is not to be kept.
     // [stage][parameter], parts in their order; before clipping.

@@ -31,14 +31,14 @@ class Sequential {
 
  private:
   struct Part {
-    // Of a tied model, behind all others: the copy of the table that the head
-    // reads. It runs no passes.
+    // True for the copy of a tied model's table that the head reads, behind all
+    // other parts. It runs no passes.
     bool is_copy;
     PwPart part;
     int stage;
     int64_t parameters;
     float* master;
-    // Of the last steps, in turn: what forwards use.
+    // Weights of the last steps, in turn, which forwards use.
     std::vector<void*> versions;
     void* newest;    // where backwards use them
     void* forward;   // one of those
@@ -116,7 +116,7 @@ class Sequential {
   float* stage_values_ = nullptr;
   int64_t stage_count_ = 0;
   char* gradients_[2] = {};
-  size_t piece_ = 0;  // of the microbatch that runs: a sample of its own length
+  size_t piece_ = 0;  // in the microbatch that runs: a sample of its own length
   std::vector<int32_t> host_ids_;
   std::vector<float> host_losses_;
 };

@@ -94,8 +94,8 @@ absl::Status Sequential::Keep(float* Part::*values,
   return Check(kernels_.synchronize(device_, nullptr));
 }
 
-// Of the parts side by side, as they lie in a stage: the sum depends on it in
-// the last bit.
+// Adds over the parts side by side, as they lie in a stage: the sum depends on
+// it in the last bit.
 absl::StatusOr<double> Sequential::SquareSum(int stage) {
   double sums[2] = {0, 0};
   int64_t count = 0;

@@ -57,11 +57,11 @@ class Stage {
       MemoryPool* arena, MemoryPool* host, States states = States::kHere);
   void ReleaseMaster();
 
-  // Of a tied model: the head here reads the table of `owner`, a stage of the
-  // same rank, which must outlive it, and adds to its gradients.
+  // Lets the head of a tied model here read the table of `owner`, a stage of
+  // the same rank, which must outlive it, and add to its gradients.
   void ShareTable(Stage* owner) { table_owner_ = owner; }
   bool shares_table() const { return table_owner_ != nullptr; }
-  // Of a tied model: gradients of the table, or the copy, that is this stage's
+  // Gradients of a tied model's table, or of its copy, that is this stage's
   // own, [model.TableElements()]; null: it has none.
   float* table_gradients() {
     return model_.shape.tied == 0 || table_ < 0 ? nullptr : gradients_ + table_;
@@ -121,7 +121,7 @@ class Stage {
   // What one slice of a microbatch leaves of them behind its F, its R and its
   // B, where they are among `kinds`; else 0.
   std::array<size_t, 3> SliceBytes(const std::set<PassKind>& kinds) const;
-  size_t CacheBytes() const;  // of a microbatch
+  size_t CacheBytes() const;  // bytes a microbatch
 
   // Forgets the activations of all microbatches.
   void DropActivations();
@@ -194,7 +194,7 @@ class Stage {
   struct Part {
     StagePart spec;
     int64_t offset = 0;    // elements into the stage's parameters
-    PwPartSize size{};     // of the largest microbatch
+    PwPartSize size{};     // for the largest microbatch
     size_t quantized = 0;  // bytes into the stage's fp8 copies
     // [slice], or of packed samples [microbatch of an iteration].
     std::vector<std::vector<Place>> places;
@@ -237,7 +237,7 @@ class Stage {
     return part
         .places[model_.lengths.empty() ? slice : sample % part.places.size()];
   }
-  // Of an activation; null where there is none.
+  // Rows of an activation at `place`; null if there is none.
   void* RowsOf(const Payload& activation, const Place& place) const {
     if (activation.data == nullptr) return nullptr;
     return static_cast<char*>(activation.data.get()) +
@@ -250,7 +250,8 @@ class Stage {
   absl::Status FillIds(int64_t sample, int slice, bool targets,
                        const Payload& ids);
   size_t IdsBytes() const { return static_cast<size_t>(tokens()) * 4; }
-  // Of a slice: what is kept to recompute from, and all that a backward needs.
+  // Bytes of a slice that are kept to recompute from, and that a backward needs
+  // in all.
   size_t InputBytes() const;
   size_t WholeBytes() const;
   absl::Status Convert(const float* from, const Payload& weights, int64_t begin,
@@ -278,9 +279,9 @@ class Stage {
   std::vector<Part> parts_;
   int64_t parameters_ = 0;
   int64_t counted_ = 0;
-  int64_t table_ = -1;  // of the parameters, where the table or a copy begins
+  int64_t table_ = -1;  // parameter at which the table or a copy begins
   Stage* table_owner_ = nullptr;
-  size_t quantized_bytes_ = 0;  // of the fp8 copies of all parts
+  size_t quantized_bytes_ = 0;  // all parts' fp8 copies
   std::vector<Payload> owned_;
   Payload initial_;  // the master's memory until ReleaseMaster
   float* master_ = nullptr;
@@ -290,10 +291,10 @@ class Stage {
   float* saved_master_ = nullptr;
   float* saved_moment1_ = nullptr;
   float* saved_moment2_ = nullptr;
-  Payload weights_;            // of the model's type, what the next pass uses
+  Payload weights_;            // in the model's type, what the next pass uses
   Payload predicted_;          // instead, by forwards; may be empty
   std::deque<Payload> older_;  // weights of the steps before, the newest behind
-  Payload workspace_;          // of any pass
+  Payload workspace_;          // for any pass
   Payload targets_;
   Payload token_losses_;
   Payload sums_;
@@ -311,7 +312,7 @@ class Stage {
 
   std::map<Key, Activations> activations_;
   std::map<std::pair<int, size_t>, Payload> caches_;  // microbatch, part
-  std::map<int, int> slices_left_;                    // of a cached microbatch
+  std::map<int, int> slices_left_;                    // in a cached microbatch
   std::map<Key, double> losses_;
 };
 

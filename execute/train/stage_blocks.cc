@@ -31,7 +31,7 @@ size_t Stage::HeldBytes() const {
   return held;
 }
 
-// Of one slice.
+// Bytes of one slice's input that are kept.
 size_t Stage::InputBytes() const {
   if (first()) return IdsBytes();
   return model_.recompute ? model_.BoundaryBytes() : 0;

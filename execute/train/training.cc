@@ -25,9 +25,9 @@ constexpr double kTolerance32 = 1e-5;
 constexpr double kTolerance16 = 2e-2;
 // Behind AdamW, whose weights differ by more than the gradients they are of.
 constexpr double kLaterTolerance = 1e-2;
-// Of weights, relative to what the optimizer has moved them: it moves one with
-// next to no gradient as far as any other, in a direction that the last bits
-// decide. A step that is left out is off by 1.
+// Tolerance of weights, relative to what the optimizer has moved them: it moves
+// one with next to no gradient as far as any other, in a direction that the
+// last bits decide. A step that is left out is off by 1.
 constexpr double kWeightTolerance = 0.1;
 
 // The largest difference relative to the largest value, or to the largest
@@ -49,9 +49,9 @@ double Difference(const float* mine, const float* theirs, const float* from,
   return largest > 0 ? difference / largest : difference;
 }
 
-// Of weights whose gradients are of 16 bits: the last bits decide of many, so
-// that they are compared by the root of the mean square. A step that is left
-// out is off by 1.
+// Tolerance of weights whose gradients have 16 bits: the last bits decide about
+// many, so they are compared by the root of the mean square. A step that is
+// left out is off by 1.
 constexpr double kWeightTolerance16 = 0.5;
 
 double MeanDifference(const float* mine, const float* theirs, const float* from,
@@ -168,7 +168,7 @@ TrainingCheck CheckTraining(const Program& program, const ExecutedModel& model,
   for (const WorkerRecord& record : records) {
     for (const StageSnapshot& mine : record.snapshots) {
       const SequentialRun::Step& theirs = sequential.steps[mine.iteration];
-      // Of a step that is not kept.
+      // Skips steps that are not kept.
       if (theirs.gradients.empty()) continue;
       const int64_t count = mine.end - mine.begin;
       const float* const gradients =

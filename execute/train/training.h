@@ -38,12 +38,12 @@ struct TrainingCheck {
   // weight as far as a large one would: where the order of addition differs,
   // what comes behind the first step is held to less.
   double loss_error = 0;
-  double first_gradient_error = 0;  // of the first step
-  double gradient_error = 0;        // of all
+  double first_gradient_error = 0;  // in the first step
+  double gradient_error = 0;        // in all steps
   double weight_error = 0;
-  double tolerance = 0;                   // of losses and first gradients
-  double later_tolerance = 0;             // of later gradients
-  double weight_tolerance = 0;            // of weights
+  double tolerance = 0;                   // for losses and first gradients
+  double later_tolerance = 0;             // for later gradients
+  double weight_tolerance = 0;            // for weights
   std::vector<double> losses;             // [iteration]
   std::vector<double> sequential_losses;  // the same
 

@@ -52,8 +52,8 @@ HostSubgroupCounts CountHostSubgroups(const Schedule& schedule,
   return counts;
 }
 
-// Of a table that two stages of one rank add to: the head first, then the
-// embedding, slice by slice.
+// True if two stages of one rank add to a table in order: the head first, then
+// the embedding, slice by slice.
 bool SameTableOrder(const Program& program) {
   const Schedule& schedule = *program.schedule;
   const int rank = schedule.placement.RankOf(0, 0);
@@ -77,7 +77,7 @@ bool SameGradientOrder(const Program& program) {
   const Schedule& schedule = *program.schedule;
   if (program.replicas > 1 || schedule.directions > 1) return false;
   for (int rank = 0; rank < schedule.pp(); ++rank) {
-    // Of weights, and of norms' gains.
+    // Checks the order of weights, then of norms' gains.
     for (const bool weights : {true, false}) {
       std::vector<int64_t> last(schedule.vpp(), -1);
       for (const Pass pass : schedule.order(rank)) {

@@ -9,8 +9,8 @@ namespace pipewright {
 
 struct ReplayedTraining {
   ReplayedRun replay;
-  // Of the ranks that have run, and zero of the others: peaks, device. No run,
-  // no check.
+  // Peaks and devices of the ranks that have run, and zero for the others. No
+  // run, no check.
   TrainedRun trained;
 };
 

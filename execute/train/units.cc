@@ -9,8 +9,8 @@
 namespace pipewright {
 namespace {
 
-// Of how many slices of microbatches `stage` has run the forward and not yet
-// the backward, at most.
+// Most slices of microbatches at a time of which `stage` has run the forward
+// and not yet the backward.
 int MostUnderWay(const Schedule& schedule, int stage, int replica) {
   const Placement& placement = schedule.placement;
   int now = 0;

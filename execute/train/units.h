@@ -24,14 +24,14 @@ class Units {
   explicit Units(const Program& program);
 
   int count() const { return count_; }
-  // Of the schedule.
+  // Stage of the schedule.
   int StageOf(int unit) const { return stage_of_[unit]; }
   int RankOf(int unit, int direction) const {
     return placement_.RankOf(stage_of_[unit], direction);
   }
-  // Of a pass in a rank's own order; `stage` is its lane's.
+  // Unit of a pass in a rank's own order; `stage` is its lane's.
   int Of(const RankProgram& rank, Pass pass, int stage) const;
-  // Of a rank, ascending.
+  // Units of a rank, ascending.
   std::vector<int> OfRank(int rank, int direction) const;
   // [side op] of a rank, -1: of none or of several.
   std::vector<int> OfSideOps(const RankProgram& rank) const;
@@ -70,7 +70,7 @@ inline std::pair<int64_t, int64_t> ShardRange(int64_t size, int member,
   return {size * member / members, size * (member + 1) / members};
 }
 
-// Of all microbatches of an iteration.
+// Tokens of all microbatches of an iteration.
 double TokensOfStep(const ExecutedModel& model, const Program& program);
 
 }  // namespace pipewright

@@ -39,7 +39,7 @@ struct WorkerRecord {
   // the weights before it; the sum of the losses until then.
   std::vector<StageSnapshot> first_step;
   double first_loss_sum = 0;
-  size_t peak_bytes = 0;      // of activations, weights and all else
+  size_t peak_bytes = 0;      // activations, weights and all else
   size_t resident_bytes = 0;  // weights, gradients, optimizer, workspace
   // Pinned: of activations that are offloaded, of an optimizer on the host.
   size_t peak_host_bytes = 0;
@@ -57,8 +57,9 @@ struct WorkerRecord {
 
 struct WorkerOptions {
   bool sharded_step = false;  // zero1 and up: a replica steps its part
-  // Of odc; null: of nobody. The service of this rank's looks at requests every
-  // `owner_poll_s`; a client waits for it for `owner_patience_s` at most.
+  // Owners under odc; null: none. The service of this rank's owner looks at
+  // requests every `owner_poll_s`; a client waits for it for `owner_patience_s`
+  // at most.
   std::shared_ptr<Owners> owners;
   double owner_poll_s = 100e-6;
   double owner_patience_s = 60;

@@ -49,7 +49,7 @@ class CalibrationGroup {
   // NCCL, where GPUs transfer. It is loaded before anything else uses them.
   std::optional<absl::StatusOr<const PwNccl*>> nccl_;
   bool nccl_wanted_ = false;           // by name
-  int gpu_ = 0;                        // of this process, under mpirun
+  int gpu_ = 0;                        // for this process, under mpirun
   std::unique_ptr<ProcessGroup> job_;  // outlives what lets the others go
   std::unique_ptr<MpiTransfers> transfers_;
 };

@@ -40,7 +40,7 @@ class FrameReader {
 
  private:
   Head head_;
-  size_t head_bytes_ = 0;  // of the head that have come
+  size_t head_bytes_ = 0;  // bytes of the head that have come
   std::string body_;
   bool broken_ = false;
   std::array<std::deque<std::string>, kLastTag - kFirstTag + 1> frames_;

@@ -39,7 +39,7 @@ struct Address {
 
 struct RankMessage {
   enum class Kind : uint8_t {
-    kToken,      // of a channel: `key` names the pass, 0 for side operations
+    kToken,      // on a channel: `key` names the pass, 0 for side operations
     kSendReady,  // a sender that waits has come to its transfer; the payload
                  // is with it
     kTakeReady,  // the same of the receiver
@@ -64,7 +64,7 @@ struct RankMessage {
   int32_t index = 0;  // channel, group, side operation
   uint64_t key = 0;
   int64_t number = 0;
-  double start_s = 0;  // of a token's transfer
+  double start_s = 0;  // when a token's transfer started
   double time_s = 0;   // the sender's clock; of a token, its arrival
   Payload payload;
 };

@@ -20,7 +20,7 @@ class NcclComm {
     // Calls on the communicator; below 0 on failure.
     std::function<int(const PwNccl&, PwNcclComm*)> issue;
     std::function<void()> ended;  // may be null
-    double since_s = 0;           // of SteadySeconds
+    double since_s = 0;           // on the clock of SteadySeconds
   };
 
   // Takes over `comm`, which the last call may still be making.

@@ -38,7 +38,7 @@ class NcclMember {
     const PwKernels* kernels = nullptr;
     int device = 0;
     int self = 0;
-    double timeout_s = 60;  // of everything that others take part in
+    double timeout_s = 60;  // for everything that others take part in
     // Has another member failed? Asked while this one waits.
     std::function<bool()> given_up;
   };

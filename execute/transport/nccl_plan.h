@@ -18,7 +18,7 @@ struct Program;
 
 struct CommPlan {
   std::vector<Address> members;
-  int group = -1;  // of the Program; -1: from members[0] to members[1]
+  int group = -1;  // number in the Program; -1: from members[0] to members[1]
 
   friend bool operator==(const CommPlan&, const CommPlan&) = default;
 };

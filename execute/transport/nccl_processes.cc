@@ -28,7 +28,7 @@ struct NcclProcesses::Word {
 // Their answer to every word but kStop and kEnd; the text of an error follows.
 struct NcclProcesses::Answer {
   int32_t failed = 0;
-  int32_t full = 0;  // of memory: no failure
+  int32_t full = 0;  // memory was full: no failure
   double seconds = 0;
   int64_t free_bytes = 0;
 };

@@ -21,11 +21,11 @@ namespace pipewright {
 class NcclProcesses : public NcclParty {
  public:
   struct Options {
-    absl::StatusOr<const PwNccl*> nccl;  // of LoadNccl
+    absl::StatusOr<const PwNccl*> nccl;  // from LoadNccl
     const PwKernels* kernels = nullptr;
-    int device = 0;          // of this process
-    int64_t most_bytes = 0;  // of process 0: if memory allows
-    double timeout_s = 60;   // of each transfer
+    int device = 0;          // this process's
+    int64_t most_bytes = 0;  // read by process 0: if memory allows
+    double timeout_s = 60;   // for each transfer
   };
 
   // Process 0: all open their devices and take memory. Error: kUnavailable,
@@ -83,14 +83,14 @@ class NcclProcesses : public NcclParty {
   std::unique_ptr<NcclMember> member_;
   NcclTransfer begun_;
 
-  // Of process 0: answers to the word that it said last.
+  // Answers that process 0 still awaits to the word that it said last.
   int awaited_ = 0;
   double slowest_s_ = 0;
   int64_t least_free_ = 0;
   bool full_ = false;
   std::vector<std::string> told_;  // failures of others
   absl::Status failure_;
-  // Of the others: process 0 has told them to stop.
+  // True in another process that process 0 has told to stop.
   bool stopped_ = false;
   bool ended_ = false;
 };

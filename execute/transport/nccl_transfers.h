@@ -25,8 +25,8 @@ class NcclTransfers : public NcclParty {
     const PwNccl* nccl = nullptr;
     const PwKernels* kernels = nullptr;
     int devices = 2;         // 0 to devices - 1; at least 2
-    int64_t most_bytes = 0;  // of a transfer, if memory allows
-    double timeout_s = 60;   // of each transfer
+    int64_t most_bytes = 0;  // in a transfer, if memory allows
+    double timeout_s = 60;   // for each transfer
   };
   // Opens the devices and takes memory. Error: kUnavailable,
   // kResourceExhausted.
@@ -53,7 +53,7 @@ class NcclTransfers : public NcclParty {
   const Options options_;
   int64_t most_bytes_ = 0;
   NcclTransfer begun_;
-  // Of each device; its thread alone uses the member.
+  // Member of each device, which the device's thread alone uses.
   std::vector<std::unique_ptr<NcclMember>> members_;
   std::vector<double> seconds_;
 
@@ -61,7 +61,7 @@ class NcclTransfers : public NcclParty {
   absl::Status failure_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  const Work* work_ = nullptr;  // of this round
+  const Work* work_ = nullptr;  // work of this round
   int taking_part_ = 0;
   int left_ = 0;
   int64_t round_ = 0;

@@ -270,7 +270,7 @@ bool ProcessGroup::Probe(Tag tag, Incoming* incoming) {
     if (Failed(next.number)) return false;
     coming_.push_back(std::move(next));
   }
-  // Those of one process stay in their order.
+  // Messages of one process stay in their order.
   std::set<int> behind;
   for (auto each = coming_.begin(); each != coming_.end(); ++each) {
     if (each->tag != tag || behind.contains(each->incoming.from)) continue;

@@ -50,7 +50,7 @@ struct Hello {
   char number[kJobNumberLetters] = {};
   int32_t process = 0;
   int32_t processes = 0;
-  Answer answer = Answer::kWelcome;  // of the one that hears it first
+  Answer answer = Answer::kWelcome;  // given by the one that hears it first
 };
 
 // A connection of which not all has been said.
@@ -65,7 +65,7 @@ struct Greeting {
 
   int file;
   int process = -1;  // that this one reaches out for; -1: who has come
-  JobPlace place;    // of that one
+  JobPlace place;    // that process's
   bool connects = false;
   bool welcome = false;  // has come and said the number
   bool ended = false;
@@ -325,8 +325,8 @@ class SocketMeeting {
           [&](const Greeting& each) { return each.process == process; });
       const JobPlace place = ReadJobPlace(PathOf(process));
       if (found != greetings_.end()) {
-        // Of the same job: who has removed or replaced the file may still
-        // have something to say here.
+        // Keeps one of the same job: who has removed or replaced the file may
+        // still have something to say here.
         if (place.number.empty() || found->place.number == place.number) {
           continue;
         }

@@ -62,7 +62,7 @@ absl::Status WriteJobPlace(const std::string& path, const JobPlace& place) {
   const std::string text =
       absl::StrCat(kFormat, "\n", place.number, "\n", place.machine, "\n",
                    place.address, "\n", place.port, "\n");
-  // Of this process alone, on whatever machine.
+  // Name that no other process has, on whatever machine.
   const std::string part =
       absl::StrCat(path, ".part", ::getpid(), ".", place.port);
   const int file = ::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);

@@ -18,7 +18,7 @@ class ThreadFabric {
   ThreadFabric(int replicas, int pp);
   ~ThreadFabric();
 
-  // Of one rank; lives as long as the fabric.
+  // Endpoint of one rank; lives as long as the fabric.
   Endpoint* endpoint(Address address);
 
   // The rank's thread is about to end: it will receive nothing more. `lost`:

@@ -30,7 +30,8 @@ struct Collective {
   int32_t group = 0;
   int64_t meeting = 0;
   int self = 0;
-  // Of fp32, computed: [member] of a reduce-scatter, else the one for all.
+  // Values in fp32, computed: [member] of a reduce-scatter, else the one for
+  // all.
   std::vector<Payload> give;
   std::vector<size_t> bytes;  // [member] of what an all-gather brings
   // When it has ended: the sum, or [member] of an all-gather.

@@ -15,7 +15,7 @@ transports=${TRANSPORTS:-tcp shm}
 budget=${BUDGET:-60s}
 sequences=${SEQUENCES:-16}
 tokens=128
-hidden=256 # of gpt-tiny
+hidden=256 # gpt-tiny's
 
 mkdir -p "$out"
 # A rank is a process; its copies have a thread of their own, so none is bound.

@@ -412,7 +412,7 @@ class Head(nn.Module):
         logits = self.words(self.norm(x)).flatten(0, 1).float()
         goal = torch.arange(logits.shape[0], device=DEVICE) % self.count
         loss = F.cross_entropy(logits, goal)
-        return x * loss  # of x's shape, as a layer
+        return x * loss  # x's shape, as a layer gives
 
 
 def main():

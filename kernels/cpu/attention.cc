@@ -123,7 +123,7 @@ struct Strip {
   int64_t first;
   int64_t rows;
   int64_t keys;
-  int64_t visible;  // of the first query
+  int64_t visible;  // to the first query
 };
 
 Strip StripAt(const PwAttention& shape, int64_t first) {

@@ -38,7 +38,7 @@ struct PwDevice {
   const pipewright::Loops& loops;
   std::string implementation;
   std::unique_ptr<pipewright::Bf16Gemm> bf16;  // null: not on this processor
-  std::vector<float> packing;                  // of the built-in GEMM
+  std::vector<float> packing;                  // for the built-in GEMM
   std::vector<char> flushed;
   std::vector<float> fp8[3];  // widened operands and a result of fp8 products
   pipewright::RotaryTable rotary;

@@ -58,8 +58,8 @@ constexpr Files kVersion2 = {"/memory.max", "/memory.current",
 // Version 1 says this, rounded down to pages, for no limit.
 constexpr int64_t kNoLimit = int64_t{1} << 60;
 
-// Of `path` and what is above it. In a container the path may be that of the
-// host, and only its own root is there.
+// Adds the limits of `path` and of what is above it. In a container the path
+// may be the host's, and only its own root is there.
 void AddGroups(const std::string& mount, std::string path, const Files& files,
                std::vector<MemoryLimit>* limits) {
   // Containers may name different groups alike.

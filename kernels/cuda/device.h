@@ -44,7 +44,7 @@ struct PwStream {
   pipewright::cuda::Scratch gemm;       // cuBLASLt's workspace
   pipewright::cuda::Scratch operands;   // transposed fp8 operands
   pipewright::cuda::Scratch reduction;  // first stage of sums over rows
-  pipewright::cuda::Scratch pointers;   // of the experts of a grouped GEMM
+  pipewright::cuda::Scratch pointers;   // to the experts of a grouped GEMM
 };
 
 struct PwEvent {

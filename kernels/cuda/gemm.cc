@@ -56,8 +56,8 @@ struct Api {
   decltype(&cublasLtMatmul) matmul;
 };
 
-// Of the version that was compiled against, where it works with this driver.
-// First called with the device current.
+// Functions of the version that was compiled against, if it works with this
+// driver. First called with the device current.
 const Api& Lt() {
   static const Api* api =
       FirstThatOpens<Api>(
@@ -83,7 +83,7 @@ PwStatus FromLt(cublasStatus_t status, const char* what) {
 
 #define PW_LT(call) PW_RETURN_IF_FAILED(FromLt(Lt().call, "cublasLt: " #call))
 
-// Of cuBLASLt's A or B.
+// Type of cuBLASLt's A or B.
 cudaDataType InputType(const PwGemm& gemm, bool is_dy) {
   if (gemm.type == PW_FP32) return CUDA_R_32F;
   if (gemm.type != PW_FP8) return CUDA_R_16BF;
@@ -167,14 +167,14 @@ PwStatus SetOperation(GemmPlan* plan, cublasLtMatmulDescAttributes_t attribute,
   return PW_OK;
 }
 
-// Of this call; the heuristic wants to see one too.
+// Sets the bias of this call; the heuristic wants to see one too.
 PwStatus SetBias(GemmPlan* plan, const void* bias) {
   if (bias == nullptr) return PW_OK;
   return SetOperation(plan, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
                       sizeof(bias));
 }
 
-// Of this call, as cuBLASLt's A and B stand; NULL is 1.
+// Sets the scales of this call, as cuBLASLt's A and B stand; NULL is 1.
 PwStatus SetScales(GemmPlan* plan, const PwGemm& gemm) {
   if (gemm.type != PW_FP8) return PW_OK;
   const bool swapped = plan->layout.swapped;

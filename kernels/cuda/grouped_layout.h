@@ -23,7 +23,7 @@ struct OperandStep {
   }
 };
 
-// Of a, b and c of PwKernels.grouped_gemm.
+// Steps of a, b and c of PwKernels.grouped_gemm.
 struct GroupSteps {
   OperandStep a, b, c;
 };

@@ -12,7 +12,7 @@ struct Operand {
   OperandStep step;
 };
 
-// Of a kernel's parameters: by value.
+// Parameter of a kernel, passed by value.
 struct Groups {
   Operand operands[3];  // cuBLAS' A, B and C
   int32_t count;

@@ -34,10 +34,11 @@ __device__ inline void AddTo(const float (&values)[kWidth],
   for (int lane = 0; lane < kWidth; ++lane) to[lane] += values[lane];
 }
 
-// Of kCount values at once: the sums over a block of whole warps, over `width`,
-// the same in every thread and in a fixed order. Two barriers do where calls
-// follow each other: who writes `parts` again has passed the second, and who
-// writes `means` again the first of the next call, behind all who read them.
+// Means of kCount values at once: sums over a block of whole warps, over
+// `width`, the same in every thread and in a fixed order. Two barriers do if
+// calls follow each other: who writes `parts` again has passed the second, and
+// who writes `means` again the first of the next call, behind all who read
+// them.
 template <int kCount>
 struct BlockMeans {
   float parts[kThreads / kWarp][kCount];
@@ -98,7 +99,7 @@ __global__ void __launch_bounds__(kItems == 1 ? kShortThreads : kThreads,
   constexpr int kRows = RowsAtOnce<kWidth, kLayer, kItems>();
   // Registers also hold the residual's rows: it is read with the others.
   constexpr bool kEarly = kItems <= 2;
-  // Of g xhat, then of g.
+  // Sums of g xhat, then of g.
   constexpr int kSums = kLayer ? 2 * kRows : kRows;
   auto& block = Shared<BlockMeans<kSums>>();
   const int vectors = static_cast<int>(columns / kWidth);

@@ -11,8 +11,8 @@
 namespace pipewright::cuda {
 namespace {
 
-// Of the process, before any thread was bound here: threads inherit from the
-// one that makes them.
+// Cores of the process before any thread was bound here: threads inherit from
+// the one that makes them.
 struct Allowed {
   Allowed() { known = sched_getaffinity(0, sizeof(cpus), &cpus) == 0; }
   cpu_set_t cpus;

@@ -49,8 +49,8 @@ struct Place {
   int warp;
   int lane;
   int64_t batch;
-  int64_t head;     // of the grid
-  int64_t kv_head;  // of it, where the grid has query heads
+  int64_t head;     // in the grid
+  int64_t kv_head;  // for it, where the grid has query heads
   int64_t start;    // first row of the block
   int64_t first;    // and of the warp
 };

@@ -12,8 +12,8 @@ namespace pipewright::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-// Of the first read: enough blocks to fill any GPU, few enough that the
-// atomics at their ends do not queue up.
+// Blocks of the first read: enough to fill any GPU, few enough that the atomics
+// at their ends do not queue up.
 constexpr int64_t kMostBlocks = 2048;
 
 constexpr float kLargestE4m3 = 448.0f;

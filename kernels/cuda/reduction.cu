@@ -10,7 +10,8 @@ namespace {
 // Threads of a block: kAcross columns, kDown rows at a time.
 constexpr int kAcross = 32;
 constexpr int kDown = 8;
-// Of the second stage: few rows, each thread reads all of its own at once.
+// Threads down a block of the second stage: rows are few, each thread reads all
+// of its own at once.
 constexpr int kSumDown = 32;
 
 // Rows that one block of the first stage adds up at least.

@@ -34,8 +34,8 @@ class AttentionPlans {
   // "cudnn 9.19.0", "no cudnn".
   std::string Library() const;
 
-  // Whether cuDNN has a plan for a pass over this shape, and how many bytes
-  // of workspace that takes.
+  // True if cuDNN has a plan for a pass over this shape, which then takes so
+  // many bytes of workspace.
   bool Takes(const PwAttention& shape, bool backward, size_t* workspace);
 
   // Why the shape that Takes() was last asked for has no plan although cuDNN is

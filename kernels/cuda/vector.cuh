@@ -112,7 +112,7 @@ __device__ inline void StoreFloats(const float (&from)[kWidth], float* to) {
   }
 }
 
-// Of bf16 the fast one: its error is far below that of rounding.
+// Exponential, for bf16 the fast one: its error is far below rounding's.
 template <typename T>
 __device__ inline float Exp(float value) {
   if constexpr (sizeof(T) == sizeof(float)) return expf(value);

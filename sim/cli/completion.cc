@@ -19,7 +19,7 @@ std::string Quoted(absl::string_view text) {
   return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'");
 }
 
-// Of bash and zsh: what stands where a path of verbs is completed.
+// Pattern of bash and zsh for a path of verbs.
 std::string PathPattern(const std::string& path) {
   return absl::StrCat("'", path, "'");
 }

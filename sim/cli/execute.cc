@@ -173,7 +173,7 @@ absl::Status Execute::Prepare(const ProcessJob& processes, Prepared* prepared) {
                       config.Read(&files, {{.path = "iterations",
                                             .value = absl::StrCat(steps),
                                             .origin = "--steps"}}));
-  // Those of all ranks; the folders may be on its machine only.
+  // Files of all ranks; the folders may be on its machine only.
   const bool writes = processes.job == nullptr || processes.job->process() == 0;
   if (json) files.SetFormat("-o", FileFormat::kJson);
   if (writes) PW_RETURN_IF_ERROR(files.Check());

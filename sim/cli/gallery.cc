@@ -92,7 +92,7 @@ absl::StatusOr<Gallery> CollectGallery(const RunConfig& config) {
   int drawn = 0;
   std::map<std::string, int> idle;
   RunContext context;
-  std::vector<ReportFact> facts;  // of any that is drawn
+  std::vector<ReportFact> facts;  // facts of any that is drawn
   for (const ScheduleInfo* info : AllSchedules()) {
     GalleryEntry entry = {info->name, info->summary, info->source};
     each.schedule.name = info->name;

@@ -13,7 +13,7 @@ class Json;
 
 // name, summary and params of each shape.
 Json TopologyRows();
-// Of what all shapes have inside a node; keys as in the rows' params.
+// Parameters that all shapes have inside a node; keys as in the rows' params.
 Json NodeParamRows();
 std::string TopologyTable();
 

@@ -166,7 +166,7 @@ bool IsStandardOutput(absl::string_view path) {
          path == "/proc/self/fd/1";
 }
 
-// Where standard output is a file of its own.
+// Identity of standard output, if it is a file of its own.
 std::optional<Identity> StandardOutput() {
   struct stat info;
   if (::fstat(STDOUT_FILENO, &info) != 0 || !S_ISREG(info.st_mode)) {

@@ -71,7 +71,7 @@ class OutputFiles {
   struct NamedPath {
     std::string name;
     std::string path;
-    std::optional<FileFormat> format;  // of an output
+    std::optional<FileFormat> format;  // for an output
   };
   const File* Find(absl::string_view flag) const;
   // All that this call writes.

@@ -14,7 +14,7 @@ namespace pipewright {
 
 class ProgressBar : public Progress {
  public:
-  // Of standard error.
+  // Draws on standard error.
   ProgressBar();
   ~ProgressBar() override;
   ProgressBar(const ProgressBar&) = delete;

@@ -13,7 +13,7 @@
 
 namespace pipewright {
 
-// Of process 0.
+// Evaluator of process 0.
 class MpiEvaluator : public Evaluator {
  public:
   // `held`: tasks that a process may have at a time.
@@ -48,8 +48,8 @@ class MpiEvaluator : public Evaluator {
   int64_t pending_ = 0;
 };
 
-// Of the others: evaluates what process 0 sends until it says that it is over.
-// Error: kInternal when the job is ended from outside.
+// Evaluates, in the other processes, what process 0 sends until it says that it
+// is over. Error: kInternal when the job is ended from outside.
 absl::Status ServeSweep(ProcessGroup* job, PoolServer* own);
 
 }  // namespace pipewright

@@ -34,7 +34,7 @@ struct SweepVerb {
   std::string jsonl;
   std::vector<std::string> columns;
   bool all_versions = false;
-  std::vector<PointHash> walked;  // of the points of this call
+  std::vector<PointHash> walked;  // points of this call
 
   absl::Status Run();
   absl::StatusOr<SweepPoints> ReadPoints(RunContext* context);
@@ -42,8 +42,8 @@ struct SweepVerb {
   absl::Status CheckOptions() const;
   absl::Status CheckFiles(const SweepBase& base, const SweepGrid& grid);
   absl::Status CheckColumns(const SweepPoints& points) const;
-  // Of the base as a run of its own, or where it is none, of the first point;
-  // and of seeds that change nothing.
+  // Warnings of the base as a run of its own, or if it is none, of the first
+  // point; and of seeds that change nothing.
   static std::vector<std::string> WarningsOf(const SweepPoints& points);
   bool exports_only() const { return !csv.empty() || !jsonl.empty(); }
   // Is every point one of engine fast, which threads may run?
@@ -55,7 +55,7 @@ struct SweepVerb {
                                         Evaluator* evaluator);
   // sweep_output.cc
   absl::Status Export() const;
-  // Of what was exported and not run, as JSON.
+  // Prints, as JSON, what was exported and not run.
   absl::Status PrintStatuses() const;
   absl::Status PrintCounts(const SweepCounts& counts) const;
   // The best of this call's points; other rows of the file may be of another

@@ -35,7 +35,7 @@ CellNames NameCells(absl::string_view all, const std::vector<std::string>& rows,
                     const std::vector<Column>& columns,
                     const std::vector<Cell>& cells) {
   std::set<std::string> all_rows;
-  std::set<Column> all_columns;  // of these rows
+  std::set<Column> all_columns;  // in these rows
   for (const Cell& cell : cells) {
     all_rows.insert(cell.row);
     if (std::binary_search(rows.begin(), rows.end(), cell.row)) {

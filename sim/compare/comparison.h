@@ -30,9 +30,9 @@ struct TwoValues {
 struct RankComparison {
   TwoValues span_s;
   TwoValues busy_s;
-  // Where both traces have the counter.
+  // Set if both traces have the counter.
   std::optional<TwoValues> peak_activations;
-  // Where both count the same; else see memory_bytes.
+  // Set if both count the same; else see memory_bytes.
   std::optional<TwoValues> peak_memory_bytes;
   std::array<std::optional<double>, kNumSides> memory_bytes;
 };
@@ -41,11 +41,11 @@ struct RankComparison {
 // measurement, in the order of the list.
 struct Difference {
   std::string cause;  // "kernels", "transfers", "copies", ...
-  std::string kind;   // of kernels: "F"
+  std::string kind;   // for kernels: "F"
   // The measured run has these times from the program: it cannot tell.
   bool given = false;
   double seconds = 0;
-  std::vector<double> seconds_of_rank;  // of kernels
+  std::vector<double> seconds_of_rank;  // for kernels
 };
 
 struct TraceComparison {
@@ -59,7 +59,7 @@ struct TraceComparison {
   int iterations = 0;
   std::vector<TwoValues> step_s_of;  // [iteration]
   TwoValues step_s;
-  // Of passes of the iteration.
+  // Spans, work and bubbles of the iteration's passes.
   TwoValues span_global_s;
   TwoValues span_per_rank_s;
   TwoValues busy_s;

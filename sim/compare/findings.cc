@@ -47,7 +47,7 @@ struct Cause {
   Finding finding;
   std::vector<size_t> ops;
   Part part = kSeconds;
-  double changed_s = 0;  // of all its operations
+  double changed_s = 0;  // all its operations together
 };
 
 std::string Signed(double seconds) {
@@ -259,7 +259,7 @@ class Finder {
     };
     std::vector<Rest> rests;
     std::vector<double> relative;
-    std::vector<double> absolute;  // of those that should take no time
+    std::vector<double> absolute;  // for those that should take no time
     for (size_t index = 0; index < cells.size(); ++index) {
       const Cell& cell = cells[index];
       for (const size_t op : cell.ops) {
@@ -315,7 +315,7 @@ class Finder {
   const PairReplay& replay_;
   const int iteration_;
   const PairReplay::Times simulated_;
-  const std::vector<double> ends_;  // of the simulated run
+  const std::vector<double> ends_;  // ends of the simulated run
   double step_s_ = 0;
   std::vector<Cause> causes_;
 };

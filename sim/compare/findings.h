@@ -31,20 +31,20 @@ struct Finding {
   std::string text;    // a line for people
   std::string label;   // "B", "F, W", "F3", "all-reduce"; "" for all of them
   int rank = -1;       // -1: all, or several
-  int peer = -1;       // of messages: the receiving rank
-  int iteration = -1;  // of single operations; -1: all
+  int peer = -1;       // receiving rank of messages
+  int iteration = -1;  // for single operations; -1: all
   double factor = 1;   // measured over simulated, of groups
   double late_s = 0;   // longer than expected, of each operation
   // What the step takes longer for this alone.
   double effect_s = 0;
-  // Of groups: which kinds, ranks or links; empty: all.
+  // Kinds, and ranks or links, of a group; empty: all.
   std::vector<std::string> kinds;
   std::vector<Column> places;
 };
 
 struct Findings {
   std::vector<Finding> list;  // the largest effects first
-  double effect_s = 0;        // of the whole list at a time
+  double effect_s = 0;        // effect of the whole list at a time
   size_t left_out = 0;        // smaller ones that are not in the list
 };
 

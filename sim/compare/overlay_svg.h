@@ -11,7 +11,7 @@ namespace pipewright {
 struct OverlayOptions {
   int replica = 0;  // data-parallel
   int iteration = 0;
-  double width_px = 1600;  // of the time axis
+  double width_px = 1600;  // width of the time axis
   double lane_px = 16;
   std::string title;
 };

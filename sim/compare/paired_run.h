@@ -18,8 +18,8 @@ inline constexpr int kNumSides = 2;
 
 struct PairedOp {
   TraceOp op;         // which operation it is; do not use its times
-  int32_t peer = -1;  // of transfers: the receiving rank
-  // Of collectives: the same for all members of one meeting.
+  int32_t peer = -1;  // receiving rank of a transfer
+  // Meeting of a collective, the same for all members.
   int32_t meeting = -1;
   std::array<double, kNumSides> start_s{};
   std::array<double, kNumSides> end_s{};
@@ -38,8 +38,8 @@ struct PairedRun {
   int replicas = 0;  // data-parallel
   int pp = 0;
   int iterations = 0;  // that both have in full, from 0 on
-  // Of those iterations; transfers once, as their sending. By replica, rank
-  // and simulated start.
+  // Operations of those iterations; transfers once, as their sending. By
+  // replica, rank and simulated start.
   std::vector<PairedOp> ops;
   std::vector<std::string> warnings;
 };

@@ -57,7 +57,7 @@ class PairReplay {
   std::vector<double> IterationEnds(const Choice& measured) const {
     return IterationEnds(TimesOf(measured));
   }
-  // Of one iteration: its last end minus that of the one before.
+  // Length of one iteration: its last end minus the last end of the one before.
   double StepSeconds(const Times& times, int iteration) const;
   double StepSeconds(const Choice& measured, int iteration) const {
     return StepSeconds(TimesOf(measured), iteration);
@@ -81,7 +81,7 @@ class PairReplay {
   std::vector<size_t> place_;                  // its inverse
   std::vector<std::vector<uint32_t>> before_;  // [operation]
   std::vector<std::vector<size_t>> compute_;   // [replica * pp + rank]
-  // Of a block (X&Y), [operation]: its first and its last pass.
+  // First and last pass of an operation's block (X&Y), [operation].
   std::vector<size_t> block_first_;
   std::vector<size_t> block_last_;
   std::vector<std::vector<size_t>> members_;  // [meeting]

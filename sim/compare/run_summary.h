@@ -22,7 +22,7 @@ struct RepeatedRun {
   // check has found. Peaks: those that differ, where some do. wall_s: the sum.
   ExecutedRow row;
   int executions = 1;
-  double least_error = 0;  // of a single one
+  double least_error = 0;  // smallest error of a single one
   double most_error = 0;
 
   // The control's step; none where there is no control (control.h).
@@ -35,7 +35,7 @@ struct RepeatedRun {
 // The errors of the control, on the runs for which there is one (control.h).
 struct ControlSummary {
   int runs = 0;
-  double median_error = 0;  // of magnitudes
+  double median_error = 0;  // median of magnitudes
   double worst_error = 0;   // with its sign
   std::string worst;
   double tau = 0;  // over pairs that the control tells apart; 0 with none
@@ -47,7 +47,7 @@ struct ControlSummary {
 struct RanksSummary {
   int pp = 1;
   std::vector<RepeatedRun> runs;
-  double median_error = 0;  // of magnitudes
+  double median_error = 0;  // median of magnitudes
   double worst_error = 0;   // with its sign
   std::string worst;        // whose
   // Kendall's tau over all pairs that are no ties; 0 with none.
@@ -61,7 +61,7 @@ struct RanksSummary {
 struct RunsSummary {
   std::vector<RanksSummary> sizes;  // by pp
   int runs = 0;
-  int executions = 0;  // of all of them
+  int executions = 0;  // all of them together
   double median_error = 0;
   double worst_error = 0;
   std::string worst;

@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kMaxRunRows = 512;
 constexpr double kMargin = 12;
 constexpr double kNames = 170;  // width of the names of runs
-constexpr double kPanel = 300;  // of the errors
+constexpr double kPanel = 300;  // width of the errors
 constexpr double kRow = 18;
 constexpr double kHead = 46;
 constexpr double kFoot = 46;

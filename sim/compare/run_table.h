@@ -20,7 +20,7 @@ struct ExecutedRow {
   int microbatch_size = 1;  // sequences
   int sequence = 1;         // tokens
   int slices = 1;
-  std::string layers;  // of each stage: "2 2 2 2"
+  std::string layers;  // layers of each stage: "2 2 2 2"
   int steps = 1;
   std::string clock;
   double shortest_pass_s = 0;  // as predicted

@@ -28,7 +28,7 @@ constexpr double kAdamGradientBytes = 4;
 // To predict it: reads the master weight and both moments, writes the bf16
 // weight; counted. [numerics, bytes]
 constexpr double kPredictionBytes = 14;
-// Of NVLink as the devices of the tables had it: NVIDIA's sheets, one
+// Rate of NVLink as the devices of the tables had it: NVIDIA's sheets, one
 // direction. [data sheet, bytes/s]
 constexpr double kBlackwellLinks = 900e9;
 constexpr double kHopperLinks = 450e9;
@@ -82,7 +82,7 @@ double CastBytes(const TrainingSpec& training) {
   return training.master_bytes + (is_gathered ? 2 : training.weight_bytes);
 }
 
-// Of `count` more layers of a stage those that are recomputed.
+// Number of a stage's next `count` layers that are recomputed.
 double RecomputedCount(const TrainingSpec& training, double count,
                        double* before) {
   if (training.recompute_layers == 0) return count;
@@ -97,7 +97,7 @@ struct StageParameters {
   double expert = 0;
 };
 
-// Of what is sharded from this stage of ZeRO on, by one device.
+// Parameters that one device has of what is sharded from ZeRO's `stage` on.
 double PartOf(const TrainingSpec& training, int stage,
               const StageParameters& all) {
   if (training.zero < stage) return all.dense + all.expert;
@@ -153,7 +153,7 @@ NcclGroup NcclGroupOf(const AnalyticOptions& options,
   const double nvlink =
       network.nvlink_bytes_per_s * options.device.collective_sustained;
   const double nics = network.nic_bytes_per_s * comm.members / group.nodes;
-  // Where each member has a node of its own, nothing goes over NVLink.
+  // If each member has a node of its own, nothing goes over NVLink.
   double bus = group.nodes == comm.members ? nics : std::min(nics, nvlink);
   if (group.nodes == 1) bus = nvlink;
   const BetweenNodes& between = network.between[static_cast<int>(comm.group)];
@@ -395,7 +395,7 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
     OpTime time;
     time.name = ops[index].name;
     double beside[kNumOpPasses] = {0, 0, 0};
-    // Of these what kernels move, not copy engines.
+    // Part of these that kernels move, not copy engines.
     double by_kernels[kNumOpPasses] = {0, 0, 0};
     for (const OpComm& comm : ops[index].comms) {
       const int pass = static_cast<int>(comm.pass);

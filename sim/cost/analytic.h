@@ -24,8 +24,8 @@ namespace pipewright {
 struct BetweenNodes {
   double ring_s = 0;  // a byte of what goes round the group's rings
   double pair_s = 0;  // a byte of what each sends to each on other nodes
-  double ring_latency_s = 0;  // of all steps of one way round
-  double latency_s = 0;       // of the longest way
+  double ring_latency_s = 0;  // for all steps of one way round
+  double latency_s = 0;       // along the longest way
   friend bool operator==(const BetweenNodes&, const BetweenNodes&) = default;
 };
 
@@ -77,15 +77,16 @@ struct AnalyticOptions {
 struct OpTime {
   std::string name;
   double seconds[kNumOpPasses] = {0, 0, 0};  // computing
-  // Of them the kernel itself, behind which exchanges hide.
+  // Part of them in the kernel itself, behind which exchanges hide.
   double kernel_seconds[kNumOpPasses] = {0, 0, 0};
   double comm_seconds[kNumOpPasses] = {0, 0, 0};  // and not hidden by it
-  // Of `seconds`: casts, and what groups wait for the host to start them.
+  // Parts of `seconds`: casts, and what groups wait for the host to start them.
   double cast_seconds[kNumOpPasses] = {0, 0, 0};
   double held_seconds[kNumOpPasses] = {0, 0, 0};
   // And what cutting it into pieces costs (EstimateInPieces in op_time.h).
   double cut_seconds[kNumOpPasses] = {0, 0, 0};
-  // Of `comm_seconds`: what exchanges beside the computation slow it down by.
+  // Part of `comm_seconds` by which exchanges beside the computation slow it
+  // down.
   double slower_seconds[kNumOpPasses] = {0, 0, 0};
   // Exchanging beside the passes of another microbatch.
   double beside_seconds[kNumOpPasses] = {0, 0, 0};

@@ -26,7 +26,7 @@ class BlockPrices {
   const Inventory& inventory() const { return *inventory_; }
   const AnalyticOptions& options() const { return options_; }
 
-  // Those of BlockTimes; a time an op.
+  // Times of BlockTimes, one an op.
   const std::vector<OpTime>& Times(BlockKind kind, int64_t layer) const;
   const BlockSeconds& Sum(BlockKind kind, int64_t layer,
                           Recompute recompute) const;
@@ -46,7 +46,7 @@ class BlockPrices {
       with_power_;
 };
 
-// That of analytic.h.
+// Costs as in analytic.h.
 PassCosts AnalyticCosts(const BlockPrices& prices, const StageLayout& layout,
                         const std::vector<int>& rank_of_stage);
 
@@ -57,7 +57,7 @@ double AnalyticOptimizerSeconds(const BlockPrices& prices,
                                 const std::vector<int>& rank_of_stage,
                                 int directions);
 
-// That of analytic.h.
+// Parameters as in analytic.h.
 double MostUpdatedParameters(const Inventory& inventory,
                              const StageLayout& layout,
                              const std::vector<int>& rank_of_stage,

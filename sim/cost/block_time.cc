@@ -17,7 +17,8 @@ constexpr int kWeight = static_cast<int>(OpPass::kBackwardWeight);
 // [framework source]
 constexpr double kExchangeMultiprocessors = 16;
 
-// Of F, B and W on the device, in a run of the forward again, and on the host.
+// Sums over F, B and W on the device, in a run of the forward again, and on the
+// host.
 struct Sums {
   double device[kNumOpPasses] = {0, 0, 0};
   double beside[kNumOpPasses] = {0, 0, 0};

@@ -10,7 +10,7 @@
 namespace pipewright {
 namespace {
 
-// Of a value in bf16. [numerics, bytes]
+// Bytes of a value in bf16. [numerics, bytes]
 constexpr double kWideBytes = 2;
 // Read and written for each value by the measured cast: bf16 to fp8.
 // [numerics, bytes]

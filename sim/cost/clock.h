@@ -26,7 +26,7 @@ namespace pipewright {
 struct LoadedKernel {
   double clocked_s = 0;  // goes by the clock
   double steady_s = 0;   // does not
-  double least_s = 0;    // of both, whatever the clock; the rest is waiting
+  double least_s = 0;    // at least of both, at any clock; the rest is waiting
   // Above the idle power's, of each part.
   double clocked_joules = 0;
   double steady_joules = 0;
@@ -51,31 +51,31 @@ inline constexpr double kHopperClockError = 0.03;
 // "attention"? Elsewhere it is carried over.
 bool IsClockMeasured(absl::string_view device, absl::string_view type);
 
-// Of a product's FLOP, above the idle power. A FLOP of fp8 takes 1.07 times the
-// energy of bf16 over the ratio of their peaks (measured on an H100: 0.637 and
-// 1.19 pJ). One of 4 bit was measured nowhere and is taken to need half of
-// fp8's, as it moves half of the bits: B200's ratio of the peaks. B300's, 3, is
-// of more units, which do not lower the energy of one. 0 where the device's
-// power is not known.
+// Energy of a product's FLOP, above the idle power. A FLOP of fp8 takes 1.07
+// times the energy of bf16 over the ratio of their peaks (measured on an H100:
+// 0.637 and 1.19 pJ). One of 4 bit was measured nowhere and is taken to need
+// half of fp8's, as it moves half of the bits: B200's ratio of the peaks.
+// B300's, 3, is of more units, which do not lower the energy of one. 0 if the
+// device's power is not known.
 double JoulesOfFlop(const DeviceSpec& device, absl::string_view type);
 
-// Of an attention's FLOP over that of a product: exponentials beside them.
+// Energy of an attention's FLOP over a product's: exponentials beside them.
 // H100, cuDNN 9.19, d = 128, causal (experiments/h100_load). [measured]
 inline constexpr double kAttentionForwardJoules = 1.24;
 inline constexpr double kAttentionBackwardJoules = 1.35;
 
-// Of a byte read or written in the device's memory: a copy at 3.03 TB/s draws
-// 404 W above an H100's idle power (experiments/h100_load). Other devices are
-// taken to need the same. The energy of a product's FLOP has its own traffic
-// inside, 4 % of it. [measured, J]
+// Energy of a byte read or written in the device's memory: a copy at 3.03 TB/s
+// draws 404 W above an H100's idle power (experiments/h100_load). Other devices
+// are taken to need the same. The energy of a product's FLOP has its own
+// traffic inside, 4 % of it. [measured, J]
 inline constexpr double kJoulesOfByte = 133e-12;
 
-// That of a load of `kernels`, one after the other, and `idle_s` in which none
-// runs. 1 where the device's power is not known.
+// Clock under a load of `kernels`, one after the other, and `idle_s` in which
+// none runs. 1 if the device's power is not known.
 double ClockUnder(const DeviceSpec& device,
                   absl::Span<const LoadedKernel> kernels, double idle_s);
 
-// That of one product which runs again and again at `flops_per_s` in a short
+// Clock of one product which runs again and again at `flops_per_s` in a short
 // run.
 double LastingClock(const DeviceSpec& device, absl::string_view type,
                     double flops_per_s);

@@ -25,10 +25,10 @@ struct NcclGroup {
   int ranks = 1;
   int nodes = 1;
   int channels = 1;
-  // Of one channel, GB/s: what the topology search found.
+  // Rate of one channel, GB/s, as the topology search found it.
   double channel_GBps = 0;
-  // Of links that NCCL's own times do not know: of one way round a ring, and of
-  // the longest way between two nodes.
+  // Latencies of links that NCCL's own times do not know: of one way round a
+  // ring, and of the longest way between two nodes.
   double ring_latency_s = 0;
   double latency_s = 0;
   NcclGeneration generation = NcclGeneration::kAmpere;
@@ -41,9 +41,9 @@ struct NcclGroup {
 // doubling instead, log2(n) steps of the whole buffer (nccl-tests
 // doc/PERFORMANCE.md; NCCL src/graph/tuning.cc).
 struct RingLinks {
-  double latency_s = 0;         // of the longest edge
-  double edge_bytes_per_s = 0;  // of the slowest edge that runs alone
-  double ring_bytes_per_s = 0;  // of each edge while all of them run
+  double latency_s = 0;         // on the longest edge
+  double edge_bytes_per_s = 0;  // on the slowest edge that runs alone
+  double ring_bytes_per_s = 0;  // on each edge while all of them run
   int rings = 1;                // that divide the buffer
 };
 
@@ -69,9 +69,9 @@ struct CollectiveTime {
   enum class From { kNothing, kMeasured, kTuner, kRing, kDoubling };
   From from = From::kNothing;  // kNothing: one member needs no time
   double seconds = 0;
-  double latency_s = 0;        // of kRing and kDoubling: without bytes
-  double bytes_per_edge = 0;   // of kRing
-  bool inside = true;          // of kMeasured: of the measured sizes
+  double latency_s = 0;        // for kRing and kDoubling: without bytes
+  double bytes_per_edge = 0;   // for kRing
+  bool inside = true;          // for kMeasured: within the measured sizes
   bool between_ranks = false;  // and of fewer and of more members
 };
 

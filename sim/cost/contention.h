@@ -18,7 +18,7 @@ inline constexpr double kContention = 1.189;
 // (experiments/beside). That NCCL takes 16 is an assumption. [measured]
 inline constexpr double kHopperContention = 1.225;
 
-// Of an H100 SXM, by its white paper. [data sheet]
+// Multiprocessors of an H100 SXM, by its white paper. [data sheet]
 inline constexpr double kHopperMultiprocessors = 132;
 
 // What is lost goes with the multiprocessors that are missed, so a chip with

@@ -43,7 +43,7 @@ struct DeviceSpec {
   double board_watts = 0;
   double idle_watts = 0;
   double bf16_joules_per_flop = 0;
-  // Of its host for one kernel; 0: that of an x86 server (host_time.h).
+  // Time of its host for one kernel; 0: an x86 server's (host_time.h).
   double launch_s = 0;
 
   // Field -> where its number is from.

@@ -33,10 +33,10 @@ constexpr double kCurveError = 0.10;
 constexpr double kCollectiveError = 0.12;
 
 // Common to all products of a type: what one more campaign would change against
-// the mean of two, 1.645 * d / sqrt(2) * sqrt(1.5), with d the root mean square
-// over devices of the median logarithm of the ratio of two campaigns, m, n and
-// k of 2048 and more (calibrate/silicon/README.md): bf16 0.049, fp8 with casts
-// inside 0.072, nvfp4 0.115. Types by blocks: as fp8. [kernel file]
+// the mean of two, 1.645 * d / sqrt(2) * sqrt(1.5). There d is the root mean
+// square over devices of the median logarithm of the ratio of two campaigns, m,
+// n and k of 2048 and more (calibrate/silicon/README.md): bf16 0.049, fp8 with
+// casts inside 0.072, nvfp4 0.115. Types by blocks: as fp8. [kernel file]
 constexpr double kWideCampaign = 0.07;
 constexpr double kFp8Campaign = 0.10;
 constexpr double kFp4Campaign = 0.16;
@@ -47,7 +47,7 @@ constexpr double kMxfp8Table = 0.09;
 // Products of groups, all of one law (GroupedSeconds): of 75 in bf16 nine of
 // ten are within 24 %. Whole layers of experts in two frameworks of inference,
 // 4096 tokens and more, take less than the law by 18 to 33 % in the median over
-// a device (root mean square 0.25, times 1.645); in 8 and 4 bit, of which no
+// a device (root mean square 0.25, times 1.645). In 8 and 4 bit, of which no
 // law was checked, the two differ by 0.42 on Blackwell (times 1.645 / sqrt(2);
 // calibrate/silicon/README.md). [kernel file]
 constexpr double kGroupedLess = 0.41;
@@ -94,7 +94,8 @@ constexpr double kFittedClock = 0.028;
 // later on another (host_time.cc), so either is 30 % from the mean of both.
 // [kernel file]
 constexpr double kHostError = 0.30;
-// Of a step that may be held up: keeps the logarithm finite. [numerics]
+// Largest share of a step that may be held up: keeps the logarithm finite.
+// [numerics]
 constexpr double kMostHeld = 0.9;
 
 // A part of the step's time that errs as one.
@@ -163,7 +164,7 @@ struct Parts {
   double wide_s = 0;    // measured kernels in 16 bit
   double narrow_s = 0;  // measured products in fewer
   double grouped_s = 0;
-  double small_s = 0;    // of layers of experts, fused kernels but products
+  double small_s = 0;    // in layers of experts, fused kernels but products
   double clocked_s = 0;  // measured kernels that go by the clock
   double casts_s = 0;
   double held_s = 0;
@@ -171,7 +172,7 @@ struct Parts {
   double collectives_s = 0;
   double curves_s = 0;
   double sums_s = 0;  // what W's sums of gradients move, hidden or not
-  double host_s = 0;  // of passes that the host makes longer than the device
+  double host_s = 0;  // in passes that the host makes longer than the device
   // (seconds, error) of one pass of one op.
   std::map<std::pair<std::string, int>, std::pair<double, double>> kernels;
 };
@@ -233,7 +234,7 @@ bool HasRouting(const std::vector<ModelOp>& ops) {
   });
 }
 
-// Of a block on the device: what is neither a product nor attention.
+// Seconds of a block on the device in neither products nor attention.
 double SmallSeconds(const std::vector<ModelOp>& ops,
                     const std::vector<OpTime>& times,
                     const bool (&by_host)[kNumOpPasses]) {
@@ -271,7 +272,7 @@ Parts PartsOf(const BlockPrices& prices, const StageLayout& layout) {
         device[pass] += time.seconds[pass] + time.comm_seconds[pass];
       }
     }
-    // Where the host is the longer, only it counts.
+    // If the host is the longer, only it counts.
     const bool backward_by_host = host[1] + host[2] > device[1] + device[2];
     const bool by_host[] = {host[0] > device[0], backward_by_host,
                             backward_by_host};

@@ -15,8 +15,8 @@ bool IsTraffic(const TrainingSpec& training, const OpComm& comm) {
          (comm.group != CommGroup::kExpert || training.etp() == training.tp);
 }
 
-// Of an all-to-all over `nodes` nodes. What is sent once to a node goes on
-// inside of it, so members of the own node get more than others.
+// Fills in an all-to-all over `nodes` nodes. What is sent once to a node goes
+// on inside of it, so members of the own node get more than others.
 void ToEach(const OpComm& comm, int nodes, PassExchange* exchange) {
   const double members = comm.members;
   exchange->bytes = BytesOfExchange(comm, comm.members, 1).buffer / members;

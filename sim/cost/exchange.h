@@ -15,11 +15,11 @@ namespace pipewright {
 void AddExchanges(const std::vector<PassExchange>& more, double times,
                   std::vector<PassExchange>* sum);
 
-// Of one exchange, by itself.
+// Returns one exchange by itself.
 PassExchange ExchangeOf(const AnalyticOptions& options,
                         const TrainingSpec& training, const OpComm& comm);
 
-// Those of one pass of `op`, with the times that BlockTimes has.
+// Exchanges of one pass of `op`, with the times that BlockTimes has.
 std::vector<PassExchange> ExchangesOf(const AnalyticOptions& options,
                                       const TrainingSpec& training,
                                       const ModelOp& op, const OpTime& time,

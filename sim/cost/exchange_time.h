@@ -15,9 +15,9 @@ struct ExchangeBytes {
   double buffer = 0;
 };
 
-// Of `ranks` devices on `nodes` nodes. Each row goes to another device, evenly;
-// with OpComm::copies a token goes once to each device and, between nodes, once
-// to each node, which hands it on.
+// Bytes between `ranks` devices on `nodes` nodes. Each row goes to another
+// device, evenly; with OpComm::copies a token goes once to each device and,
+// between nodes, once to each node, which hands it on.
 ExchangeBytes BytesOfExchange(const OpComm& comm, int ranks, int nodes);
 
 // What the bytes of an all-to-all take on each kind of link.

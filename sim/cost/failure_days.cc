@@ -87,7 +87,7 @@ class FailingRun {
   const double segment_s_;
   const uint64_t seed_;
   const uint64_t day_;
-  const double begin_s_;  // of the day
+  const double begin_s_;  // begin of the day
   const double end_s_;
   uint64_t draws_ = 0;
   FailureDay out_;

@@ -24,11 +24,11 @@ namespace pipewright {
 struct FailingJob {
   int64_t devices = 1;
   double mtbf_per_device_s = 0;   // mean time between failures of one, above 0
-  double checkpoint_every_s = 0;  // of work between two checkpoints, above 0
+  double checkpoint_every_s = 0;  // work between two checkpoints, above 0
   double checkpoint_write_s = 0;
   double restart_s = 0;
 
-  // Of all devices together.
+  // Mean time between failures of all devices together.
   double mtbf_s() const {
     return mtbf_per_device_s / static_cast<double>(devices);
   }
@@ -48,7 +48,7 @@ TimeParts LongRunParts(const FailingJob& job);
 double YoungInterval(const FailingJob& job);
 // Daly 2006, equation 37; the mtbf where writing takes twice as long or longer.
 double DalyInterval(const FailingJob& job);
-// Where LongRunParts is best, to 1e-9; 0 where writing takes no time.
+// Interval at which LongRunParts is best, to 1e-9; 0 if writing takes no time.
 double BestInterval(const FailingJob& job);
 
 }  // namespace pipewright

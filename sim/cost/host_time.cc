@@ -123,7 +123,7 @@ bool Runs(const ModelOp& op, OpPass pass) {
   return work.flops > 0 || work.bytes > 0;
 }
 
-// Of a pass by kernels of its own; `products`: how many it is.
+// Launches of a pass by kernels of its own; `products`: how many it makes.
 double Launches(const TrainingSpec& training, const ModelOp& op, OpPass pass,
                 int products) {
   const Execution& execution = training.execution;

@@ -9,7 +9,7 @@
 
 namespace pipewright {
 
-// Of one kernel, by the host that the device is sold with.
+// Seconds to launch one kernel, by the host that the device is sold with.
 double LaunchSecondsOf(const DeviceSpec& device);
 
 // How many times the host takes what it takes for one kernel of one PyTorch
@@ -19,7 +19,7 @@ double HostLaunches(const AnalyticOptions& options,
                     const TrainingSpec& training, const ModelOp& op,
                     OpPass pass);
 
-// Those of a CUDA graph, once for each pass of a layer that has one.
+// Launches of a CUDA graph, once for each pass of a layer that has one.
 double GraphLaunches(const TrainingSpec& training,
                      const std::vector<ModelOp>& ops, OpPass pass);
 

@@ -10,7 +10,7 @@ namespace pipewright {
 namespace {
 
 // Shapes of output tiles that matrix kernels come in, and the part of the
-// largest tile's rate that each reaches inside: operands are read again more
+// largest tile's rate that each reaches inside. Operands are read again more
 // often per product the smaller the tile (128 x 64 reads half as much again as
 // 256 x 128). NVIDIA, Matrix Multiplication Background User's Guide, section
 // "Tile quantization" and figure 4, for the order and the trade; the rates are
@@ -101,8 +101,7 @@ double GroupedSeconds(const DeviceSpec& device, double bytes, double groups,
 double DenseSeconds(const DeviceSpec& device, const TrainingSpec& training,
                     const ModelOp& op, OpPass pass) {
   const Precision precision = PrecisionOf(training, op);
-  // Of groups as one product of all rows; their traffic is added by
-  // GroupedSeconds.
+  // Groups count as one product of all rows; GroupedSeconds adds their traffic.
   const bool is_grouped = op.kind == OpClass::kGroupedGemm;
   const double rows = is_grouped ? op.m * op.count : op.m;
   const double count = is_grouped ? 1 : op.count;

@@ -36,8 +36,8 @@ inline constexpr double kGroupSeconds = 9e-6;
 
 // The part of their traffic that groups do not hide. Hopper: the median of 165
 // times of 11 groups on an H100, in bf16 and in fp8 with one scale a tensor, in
-// all three passes (W written in bf16, over F's product of all rows), one by
-// one, on four streams and as one kernel; nine of ten are within
+// all three passes (W written in bf16, over F's product of all rows). Groups
+// ran one by one, on four streams and as one kernel. Nine of ten are within
 // kHopperGroupedError of what follows (experiments/torch_layers, grouped.py).
 // [measured]
 inline constexpr double kHopperGroupedTraffic = 0.41;

@@ -106,8 +106,8 @@ double LayerOfExperts(const AnalyticOptions& options, Precision precision,
   return product(2 * inner, hidden) + product(hidden, inner);
 }
 
-// Of a fused layer of experts: its measured time, shared by the FLOPs of its
-// two products. The measured layer also ranks and permutes its rows, which the
+// Measured time of a fused layer of experts, shared by the FLOPs of its two
+// products. The measured layer also ranks and permutes its rows, which the
 // inventory has as operations of their own: both are streams.
 std::optional<KernelEstimate> MeasuredExperts(const AnalyticOptions& options,
                                               Precision precision,
@@ -140,7 +140,7 @@ std::optional<KernelEstimate> MeasuredExperts(const AnalyticOptions& options,
   return out;
 }
 
-// Of a group all rows as one product.
+// Measured time of a product; a group's rows are all one product.
 std::optional<KernelEstimate> MeasuredProduct(const AnalyticOptions& options,
                                               const TrainingSpec& training,
                                               const ModelOp& op, OpPass pass) {
@@ -301,7 +301,7 @@ void AddSum(const AnalyticOptions& options, const TrainingSpec& training,
   out->load.steady_joules += kJoulesOfByte * moved_s * streamed;
 }
 
-// Of the fused kernels.
+// Estimate with the fused kernels.
 KernelEstimate Fused(const AnalyticOptions& options,
                      const TrainingSpec& training, bool causal,
                      const ModelOp& op, OpPass pass) {
@@ -369,10 +369,10 @@ double GradientSumSeconds(const AnalyticOptions& options,
 
 namespace {
 
-// Of the products that PyTorch has in place of a fused one (torchtitan,
-// models/llama3: wq, wk, wv; w1, w3). Each reads the input or, in B, writes a
-// gradient of it, and these are added up: by kernels of their own in eager
-// code, else where the sum is read.
+// Estimate of the products that PyTorch has in place of a fused one
+// (torchtitan, models/llama3: wq, wk, wv; w1, w3). Each reads the input or, in
+// B, writes a gradient of it, and these are added up: by kernels of their own
+// in eager code, else when the sum is read.
 KernelEstimate EstimateApart(const AnalyticOptions& options,
                              const TrainingSpec& training, bool causal,
                              const ModelOp& op, OpPass pass, bool is_rms) {

@@ -14,7 +14,7 @@
 namespace pipewright {
 
 struct KernelEstimate {
-  double seconds = 0;  // of a short run
+  double seconds = 0;  // for a short run
   // Half of a 90 % interval, as a part of the time; 0: not known.
   double error = 0;
   // "curve"; "silicon"; ", outside" behind it beyond the measured sizes;
@@ -33,7 +33,7 @@ struct KernelEstimate {
 void LowerClock(const DeviceSpec& device, double clock,
                 KernelEstimate* estimate);
 
-// That of a kernel that waits for memory, with `seconds` and `bytes`.
+// Load of a kernel that waits for memory, with `seconds` and `bytes`.
 LoadedKernel Streaming(double seconds, double bytes);
 
 // Are there tables of fused layers of experts for these products?
@@ -52,11 +52,11 @@ bool IsInFusedExperts(const AnalyticOptions& options,
 
 // What W of a linear layer moves besides, where it adds to a sum of gradients
 // in place of writing a gradient in 16 bit, and how much of that is not hidden
-// behind its product: the median of 30 products of Llama's layers with 2048 to
-// 8192 tokens on an H100, a sum in fp32 (experiments/torch_layers). Nine of ten
-// lie within 0.36 of it; B200 and the A100 PCIe fit 0.94 and 0.33 best
-// (calibrate/silicon). Sums in 16 bit cost nothing that B200's products show.
-// Nothing where layers are reduced as they come (FSDP2, odc), and with
+// behind its product. It is the median of 30 products of Llama's layers with
+// 2048 to 8192 tokens on an H100, a sum in fp32 (experiments/torch_layers).
+// Nine of ten lie within 0.36 of it; B200 and the A100 PCIe fit 0.94 and 0.33
+// best (calibrate/silicon). Sums in 16 bit cost nothing that B200's products
+// show. Nothing where layers are reduced as they come (FSDP2, odc), and with
 // PyTorch's kernels, which add up elsewhere. [measured]
 inline constexpr double kGradientSumPart = 0.54;
 inline constexpr double kGradientSumError = 0.40;

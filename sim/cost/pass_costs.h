@@ -39,13 +39,14 @@ struct PassExchange {
   double compute_s = 0;
   // So many times the bytes go to each member on the own node.
   double inside = 1;
-  // Of seconds - latency_s, which the slowest kind takes; all 0: not known.
+  // Parts of seconds - latency_s, all of which the slowest kind takes; all 0:
+  // not known.
   LinkSeconds on_links_s = {};
   double rounds = 0;  // ways round the ring, or to all others
 };
 
-// Of one microbatch through a stage, as StageCosts. What is run again is part
-// of the backward, too, as long as its time is.
+// Exchanges of one microbatch through a stage, as StageCosts. What is run again
+// is part of the backward, too, as long as its time is.
 struct StageExchanges {
   int layers = 1;
   std::vector<PassExchange> forward;
@@ -54,8 +55,8 @@ struct StageExchanges {
   std::vector<PassExchange> recompute;
 };
 
-// Of passes of one kind through one stage, for each second that one takes: in
-// so many pieces, each computation first.
+// Exchanges of passes of one kind through one stage, for each second that one
+// takes: in so many pieces, each computation first.
 struct LaneExchanges {
   int pieces = 1;
   std::vector<PassExchange> each;

@@ -160,8 +160,8 @@ class Summation {
     }
   }
 
-  // Of tp and ep, in F, B and W of one block; a microbatch is one exchange a
-  // slice.
+  // Seconds that tp and ep exchange in F, B and W of one block; a microbatch is
+  // one exchange a slice.
   absl::StatusOr<std::array<double, kNumOpPasses>> Exchanges(
       const StageBlock& block) {
     std::array<double, kNumOpPasses> out = {};

@@ -21,7 +21,7 @@
 namespace pipewright {
 
 struct ProfileCostOptions {
-  std::string name;  // of the profile, for messages
+  std::string name;  // name of the profile, for messages
   // Times of another layer shape may be carried over by their work.
   bool scale_shapes = false;
   // Links for exchanges that the profile did not measure; null: none.
@@ -34,7 +34,7 @@ struct ProfiledTime {
   ProfilePass pass = ProfilePass::kForward;
   enum class How { kMeasured, kInterpolated, kExtrapolated, kScaled };
   How how = How::kMeasured;
-  double seconds = 0;  // of one microbatch through one of them
+  double seconds = 0;  // for one microbatch through one of them
   // Half of the 90 % prediction interval of a fresh calibration's median over
   // the median; of interpolated ones the nearest entry's.
   double noise = 0;
@@ -55,7 +55,7 @@ struct ProfileCosts {
   bool splits_backward = true;
   // B + W over BW of one layer; 0 where not all were measured.
   double split_price = 0;
-  Jitter jitter;  // of the entries' quantiles, seed 0
+  Jitter jitter;  // by the entries' quantiles, seed 0
   // Which parts of the times come from which entry, one source for each row of
   // `times`, and the optimizer. The collectives inside passes are left out.
   std::vector<TimeSource> sources;

@@ -13,7 +13,8 @@ namespace {
 // Nearness falls with this power of the distance: a point next door counts
 // far more than several at twice its distance. [numerics]
 constexpr double kDistancePower = 4;
-// Of two shapes that are the same but for rounding, in powers of 2. [numerics]
+// Distance between two shapes that are the same but for rounding, in powers of
+// 2. [numerics]
 constexpr double kSamePlace = 1e-9;
 // Pivot over the largest entry below which columns count as dependent.
 // [numerics]

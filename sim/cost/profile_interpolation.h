@@ -27,7 +27,7 @@ struct Interpolated {
   // single point).
   double error = 0;
   bool measured = false;
-  bool inside = true;  // of the measured range in every coordinate
+  bool inside = true;  // within the measured range in every coordinate
 };
 
 class Interpolation {

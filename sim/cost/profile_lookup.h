@@ -15,10 +15,10 @@
 
 namespace pipewright {
 
-// Of one embedding, layer or head; [ProfilePass].
+// Times of one embedding, layer or head; [ProfilePass].
 struct PartTimes {
   std::array<double, kNumProfilePasses> seconds = {};
-  // Of the time over its median; empty: no noise is known.
+  // Quantiles of the time over its median; empty: no noise is known.
   std::array<std::vector<double>, kNumProfilePasses> quantiles;
   bool full_measured = false;  // BW, not B + W
   // What each is made of: rows of ProfileLookup::times() and their seconds.
@@ -48,7 +48,7 @@ class ProfileLookup {
   const std::vector<ProfiledTime>& times() const { return times_; }
   const std::vector<std::string>& warnings() const { return warnings_; }
   bool splits_backward() const { return splits_backward_; }
-  // Of the first kind of layer.
+  // B + W over BW of the first kind of layer; 0 if not all are known.
   double SplitPrice() const;
 
  private:
@@ -69,7 +69,7 @@ class ProfileLookup {
   int Find(ProfilePart part, ProfilePass pass);
   // The entry with slices like these, where they were measured; else null.
   const PassEntry* SliceOf(ProfilePart part, ProfilePass pass) const;
-  // That of this work and this rank alone; else null.
+  // Entry of this work and this rank alone; else null.
   const PassEntry* OfRank(ProfilePart part, ProfilePass pass) const;
   bool IsThisWork(const PassEntry& entry, ProfilePart part,
                   ProfilePass pass) const;

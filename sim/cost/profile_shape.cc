@@ -38,7 +38,7 @@ PassWork WorkOf(ProfilePass pass) {
   return {1, 2, 1};
 }
 
-// Of the matrices that a token meets, all devices.
+// Parameters of the matrices that a token meets, on all devices.
 double Parameters(ProfilePart part, const ProfileModel& model) {
   const auto hidden = static_cast<double>(model.hidden);
   if (!IsLayer(part)) {

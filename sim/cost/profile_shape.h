@@ -72,8 +72,8 @@ struct TransferFilter {
 // the straight line of the logarithms of both. Nothing where none is measured.
 struct TransferTime {
   double seconds = 0;
-  bool inside = true;          // of the measured sizes
-  bool between_ranks = false;  // of fewer and of more
+  bool inside = true;          // within the measured sizes
+  bool between_ranks = false;  // between fewer and more
 };
 std::optional<TransferTime> TransferSeconds(const Profile& profile,
                                             absl::string_view operation,

@@ -83,8 +83,8 @@ Neighbours Weigh(const SiliconTable& table, double first, double second,
   return near;
 }
 
-// Of a table by rows and columns whose kernel moves so many bytes an element:
-// only the elements matter.
+// Time from a table by rows and columns whose kernel moves so many bytes an
+// element: only the elements matter.
 SiliconTime Streamed(const SiliconTable& table, const DeviceSpec& device,
                      double elements, double bytes_of_element) {
   const auto stream = [&](double count) {
@@ -249,7 +249,7 @@ std::optional<SiliconTime> Silicon::Window(bool is_forward, double head_dim,
   for (int row = 0; row < table->rows(); ++row) {
     const double* sizes = table->row(row);
     const double part = sizes[2] / sizes[1];
-    // Of all scores, those that the window leaves.
+    // Scales to the scores that the window leaves.
     const double measured =
         AttentionFlops(is_forward, false, measured_dim, sizes[0], sizes[1]) *
         part * (1 - part / 2);

@@ -19,7 +19,7 @@
 
 namespace pipewright {
 
-// Whether what costs.analytic.silicon says is a file: it has a '/' or a '.'.
+// True if what costs.analytic.silicon says is a file: it has a '/' or a '.'.
 bool IsSiliconFile(absl::string_view choice);
 
 class Silicon {

@@ -23,7 +23,7 @@ constexpr double kSameSize = 0.05;
 struct Place {
   int low = 0;
   int high = 0;
-  double part = 0;       // of high
+  double part = 0;       // part of high
   double doublings = 0;  // beyond an end
 };
 

@@ -12,7 +12,7 @@ namespace pipewright {
 struct SiliconTime {
   double seconds = 0;
   double error = 0;       // half of a 90 % interval, as a part of the time
-  bool is_inside = true;  // of the measured sizes
+  bool is_inside = true;  // within the measured sizes
 };
 
 // Seconds of a product by a model; only ratios of it matter.
@@ -20,8 +20,8 @@ using ProductModel = std::function<double(double m, double n, double k)>;
 
 class SiliconGrid {
  public:
-  // Of a table "gemm". Shapes that a full grid of the table's sizes has and
-  // the table has not are filled from their neighbours along m, n and k.
+  // Grid of a table "gemm". Shapes that a full grid of the table's sizes has
+  // and the table has not are filled from their neighbours along m, n and k.
   explicit SiliconGrid(const SiliconTable& table);
 
   // Linear between the eight corners around the shape, in logarithms of sizes

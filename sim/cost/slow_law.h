@@ -14,10 +14,10 @@ struct SlowLaw {
   enum class Kind : uint8_t { kFixed, kUniform, kLognormal };
 
   Kind kind = Kind::kFixed;
-  double low = 1;    // of kFixed the factor itself
-  double high = 1;   // of kUniform
-  double sigma = 0;  // of kLognormal: deviation of the logarithm, median 1
-  double share = 1;  // of all that are drawn; the others have factor 1
+  double low = 1;    // for kFixed the factor itself
+  double high = 1;   // for kUniform
+  double sigma = 0;  // for kLognormal: deviation of the logarithm, median 1
+  double share = 1;  // share of all that are drawn; the others have factor 1
   std::string text;  // as given
 
   // Factor on the time of number `index`, an increasing function of one uniform

@@ -9,9 +9,9 @@ namespace {
 // them lie so many deviations. [numerics]
 constexpr double kDeviationsOfRange = 5.4;
 
-// Of the normal law, for `above` of 0.5 and less; off by 4.5e-4 at most (M.
-// Abramowitz and I. Stegun, Handbook of Mathematical Functions, 26.2.23).
-// [paper]
+// Quantile of the normal law, for `above` of 0.5 and less; off by 4.5e-4 at
+// most (M. Abramowitz and I. Stegun, Handbook of Mathematical Functions,
+// 26.2.23). [paper]
 double DeviationsAbove(double above) {
   const double t = std::sqrt(-2 * std::log(above));
   return t - (2.515517 + t * (0.802853 + t * 0.010328)) /

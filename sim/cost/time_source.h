@@ -19,7 +19,8 @@ struct TimeError {
   // From one run to another. It has one cause for all that a machine does (its
   // clock, its neighbours), so the drifts of all sources go the same way.
   double drift = 0;
-  // Of this time alone: samples are few, or it lies between measured shapes.
+  // Error of this time alone: samples are few, or it lies between measured
+  // shapes.
   double own = 0;
 };
 

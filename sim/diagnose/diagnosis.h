@@ -30,18 +30,18 @@ struct StepAnswer {
 
 struct JobWhatIf {
   std::string name;
-  int stage = -1;    // of a stage or a worker
-  int replica = -1;  // of a replica or a worker
+  int stage = -1;    // for a stage or a worker
+  int replica = -1;  // for a replica or a worker
   int64_t operations = 0;
   double slowdown_keep = 1;
   double speedup_fix = 1;
-  double gap_s = 0;  // of kinds
+  double gap_s = 0;  // for kinds
 };
 
 struct KindIdeal {
   std::string kind;
   bool communication = false;
-  int64_t operations = 0;  // of one step
+  int64_t operations = 0;  // in one step
   double ideal_s = 0;
   // Largest time of any operation in any step.
   double largest_s = 0;

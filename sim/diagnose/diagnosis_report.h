@@ -17,8 +17,8 @@ std::string DiagnosisToJson(const MeasuredJob& job, const Diagnosis& diagnosis);
 // what communicates).
 std::string IdealTimelineJson(const MeasuredJob& job,
                               const Diagnosis& diagnosis);
-// Of one replica, a row a stage: the first step as recorded above the ideal
-// one, on one axis.
+// Timeline of one replica, a row a stage: the first step as recorded above the
+// ideal one, on one axis.
 std::string TimelineSvg(const MeasuredJob& job, const Diagnosis& diagnosis,
                         int replica);
 

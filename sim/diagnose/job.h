@@ -36,7 +36,7 @@ struct JobDraft {
   std::string form;    // "table", "pipewright", "kineto"
   int pp = 1;
   int dp = 1;
-  int iterations = 1;  // of a step, in traces without a border between them
+  int iterations = 1;  // in a step, in traces without a border between them
   std::string place = "stage";  // or "rank": what JobOp::stage counts
   std::vector<JobKind> kinds;
   std::vector<JobOp> ops;

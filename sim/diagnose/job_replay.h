@@ -48,8 +48,8 @@ class JobReplay {
   // As recorded: from the first start to the last end.
   std::vector<double> Recorded() const;
 
-  // Of a kind: the mean over operations and steps where it computes (the
-  // median, if asked), the median transfer time where it communicates.
+  // Ideal time of a kind: the mean over operations and steps if it computes
+  // (the median, if asked), the median transfer time if it communicates.
   const std::vector<double>& ideal_s() const { return ideal_s_; }
   // [operation][step].
   const std::vector<double>& time_s() const { return time_s_; }
@@ -68,7 +68,7 @@ class JobReplay {
   std::vector<double> time_s_;
   std::vector<double> gap_s_;
   std::vector<double> ideal_s_;
-  std::vector<double> end_s_;  // of the replay at hand
+  std::vector<double> end_s_;  // by the replay at hand
   int64_t cut_times_ = 0;
   int64_t cut_gaps_ = 0;
 };

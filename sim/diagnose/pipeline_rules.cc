@@ -77,7 +77,7 @@ class RuleMaker {
     std::sort(ops->begin(), ops->end(), [this](int32_t a, int32_t b) {
       const OpRow& one = rows_[a];
       const OpRow& other = rows_[b];
-      // Where starts are equal, by number, then by name.
+      // If starts are equal, by number, then by name.
       return std::make_tuple(one.start_ns, one.number,
                              TableKindName(one.kind)) <
              std::make_tuple(other.start_ns, other.number,

@@ -39,7 +39,7 @@ struct RuleGroup {
   bool all_replicas = false;  // else one group for each replica
 };
 
-// Of one replica; numbers are places in the list of rows given.
+// Rules of one replica; numbers are places in the list of rows given.
 struct PipelineRules {
   std::vector<std::vector<int32_t>> dependencies;
   std::vector<RuleGroup> groups;

@@ -39,7 +39,8 @@ inline constexpr int kNumTableKinds = 14;
 
 // "forward-recv".
 absl::string_view TableKindName(TableKind kind);
-// Of what-ifs: "forward-pp-comm" for forward-send and forward-recv.
+// Family of a kind in what-ifs: "forward-pp-comm" for forward-send and
+// forward-recv.
 absl::string_view TableKindFamily(TableKind kind);
 bool IsCommunication(TableKind kind);
 

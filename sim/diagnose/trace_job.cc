@@ -26,7 +26,8 @@ bool IsTransfer(OpKind kind) {
   return kind == OpKind::kSend || kind == OpKind::kReceive;
 }
 
-// Of a pass: sends and receives of something else have no stage.
+// True for transfers of passes: sends and receives of something else have no
+// stage.
 bool IsPassTransfer(const TraceOp& op) {
   return IsTransfer(op.kind) && op.stage >= 0;
 }
@@ -232,7 +233,7 @@ class TraceJobMaker {
     const int32_t pass = LastBy(passes_, PlaceOf(op, from), index);
     if (pass < 0) return;
     const int32_t maker = Of(second_of_, pass);
-    // Of one block, neither waits for the other's end.
+    // Passes of one block do not wait for each other's end.
     if (maker != taker && maker != index) Wait(taker, maker);
   }
 
@@ -372,7 +373,7 @@ class TraceJobMaker {
   std::map<Place, std::vector<int32_t>> passes_;
   std::map<Place, std::vector<int32_t>> receives_;
   std::map<int32_t, int32_t> before_;  // on the compute stream
-  // Of a block (X&Y): the first pass by the second, and the other way.
+  // First pass of a block (X&Y) by the second, and the other way.
   std::map<int32_t, int32_t> first_of_;
   std::map<int32_t, int32_t> second_of_;
   std::vector<std::vector<int32_t>> waits_;

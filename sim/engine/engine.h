@@ -35,7 +35,7 @@ struct RunSummary {
   std::vector<double> iteration_end_s;  // last end of anything, [iteration]
   bool steady = false;                  // the last two periods agree
   bool measured = false;                // by a clock: no two periods are alike
-  int64_t passes = 0;  // of one iteration of one replica of the first class
+  int64_t passes = 0;  // in one iteration of one replica of the first class
   int64_t simulated_ops = 0;  // operations really run, all replicas
   int64_t flows = 0;          // transfers that went through a solver
   int64_t timers = 0;         // events that did not

@@ -22,7 +22,7 @@ void EventRun::StartAt(double start_s, Beside::Of of, uint32_t index) {
   At(start_s, Event::kBesideStart, index, static_cast<uint32_t>(of));
 }
 
-// Of the passes of a block, by their time.
+// Mix of a block's passes, by their time.
 PassMix EventRun::MixOfBlock(const Device& device) const {
   const RankProgram& rank = device.program();
   const Pass* const block = rank.order->data() + device.position;
@@ -112,7 +112,7 @@ void EventRun::EndBeside(uint32_t item, uint32_t version) {
   }
 }
 
-// Of what has no clock of its own here.
+// Ends the item of what has no clock of its own here.
 void EventRun::LeaveBeside(int32_t* item, double now_s) {
   if (*item < 0) return;
   beside_->End(static_cast<uint32_t>(*item), now_s);

@@ -77,8 +77,8 @@ class EventRun {
   // Parts of the replicas: those of two parts share no link with each other but
   // in collectives of several replicas. 1: nothing is known to be apart.
   int num_parts() const { return num_parts_; }
-  // Of a timer, and of what a source sends. Not of collectives of several
-  // replicas.
+  // Part of a timer, and of what a source sends. Collectives of several
+  // replicas have none.
   int PartOf(uint64_t code) const;
   int PartOfSource(int source) const;
   // The first date at which parts may meet, if all that is before `now_s` has
@@ -122,10 +122,10 @@ class EventRun {
     SideSequence::Item item;  // no side_op: the copy of `pass`
     Pass pass{};
     int32_t iteration = 0;
-    int64_t start = 0;  // of its device, when it was issued
+    int64_t start = 0;  // its device's start, when it was issued
     double ready_s = 0;
-    double end_s = 0;      // of what no transfer decides
-    int32_t step = 0;      // of a pull or push with several peers
+    double end_s = 0;      // if no transfer decides it
+    int32_t step = 0;      // step of a pull or push with several peers
     int32_t flying = 0;    // transfers of that step
     bool running = false;  // inputs taken; under way, or at a meeting
     bool done = false;     // where others before it in the queue are not
@@ -144,7 +144,7 @@ class EventRun {
     int32_t iteration = 0;
     int64_t position = 0;
     SideSequence sequence;
-    HookEnds hook_ends;     // of this start
+    HookEnds hook_ends;     // in this start
     bool busy = false;      // the compute stream runs something
     bool received = false;  // holding rules: the next block has its inputs
     bool looked = false;    // is in `to_continue_`
@@ -155,7 +155,8 @@ class EventRun {
     // The block that runs, and what its passes take alone.
     double block_start_s = 0;
     std::array<double, 2> block_s{};
-    // Of every stream, first in first out; of compute only what is attached.
+    // Queue of each stream, first in first out; of compute only what is
+    // attached.
     std::array<Fifo<Issued>, kNumStreams> queues;
     std::array<double, kNumStreams> stream_s{};  // free from here on
     HostActivations activations;
@@ -167,13 +168,13 @@ class EventRun {
     enum class Of : uint8_t { kChannel, kStream, kRing, kExchange };
     Of of = Of::kChannel;
     int32_t index = 0;    // channel, or device, or meeting
-    int32_t replica = 0;  // of a channel
+    int32_t replica = 0;  // replica of a channel
     Stream stream = Stream::kSend;
-    int32_t side_op = -1;  // of kStream, a host's
+    int32_t side_op = -1;  // for kStream, a host's
     int32_t source = -1;
     int32_t iteration = 0;
     Pass pass{};
-    uint64_t key = 0;  // of the token, of buffered transfers
+    uint64_t key = 0;  // key of the token, in buffered transfers
     double bytes = 0;
     double start_s = 0;
     double latency_s = 0;
@@ -186,7 +187,7 @@ class EventRun {
     bool lone = false;  // timed until another one comes onto its links
     double lone_end_s = 0;
     uint32_t version = 0;  // a kLoneEnd of an older one is stale
-    int32_t item = -1;     // of beside_
+    int32_t item = -1;     // in beside_
   };
   // Meetings of one instance of a group, one after the other.
   struct Meeting {
@@ -197,7 +198,7 @@ class EventRun {
     double start_s = 0;
     double end_s = 0;
     bool shares = false;  // its ring uses links that others use too
-    int32_t item = -1;    // of beside_
+    int32_t item = -1;    // in beside_
     std::vector<std::pair<int32_t, Stream>> arrived;  // device, its stream
     int source = -1;                                  // its rings
     struct Plan : CollectivePlan {
@@ -218,7 +219,7 @@ class EventRun {
     double date_s = std::numeric_limits<double>::infinity();
     uint32_t version = 0;
   };
-  struct MeetingPoint {  // of a holding transfer
+  struct MeetingPoint {  // where a holding transfer meets
     TokenQueue sends;
     TokenQueue receives;
   };
@@ -329,13 +330,13 @@ class EventRun {
   void OnQueueTimer(int queue, uint32_t version);
 
   void At(double date_s, Event event, uint64_t index, uint32_t version = 0);
-  // Of a pull or push by its index, of copies by -1 - stream.
+  // Key of a pull or push by its index, of copies by -1 - stream.
   static uint64_t SideKey(int device, int side_op) {
     return static_cast<uint64_t>(static_cast<uint32_t>(device)) << 32 |
            static_cast<uint32_t>(side_op);
   }
-  // Of a token of `pass`. Those of a false start may still be on their way when
-  // the same passes run again.
+  // Key of a token of `pass`. Tokens of a false start may still be on their way
+  // when the same passes run again.
   static uint64_t KeyOf(const Device& device, Pass pass) {
     const uint64_t in_vain = device.sequence.start().is_false ? 1 : 0;
     return pass.key() | in_vain << 63;
@@ -343,7 +344,7 @@ class EventRun {
   int DeviceOf(int replica, int rank) const {
     return replica * program_.pp() + rank;
   }
-  // Of a channel of a replica, in tokens_, points_ and channel_s_.
+  // Place of a replica's channel in tokens_, points_ and channel_s_.
   size_t SlotOf(int replica, int32_t channel) const {
     return static_cast<size_t>(replica) * most_channels_ + channel;
   }
@@ -373,7 +374,7 @@ class EventRun {
   EventTransport* transport_ = nullptr;
   const bool holds_;
   bool stopped_ = false;
-  size_t most_channels_ = 0;          // of one replica of any class
+  size_t most_channels_ = 0;          // in one replica of any class
   std::vector<Device> devices_;       // [replica * pp + rank]
   std::vector<TokenQueue> tokens_;    // [SlotOf(replica, channel)]
   std::vector<MeetingPoint> points_;  // the same, holding rules only
@@ -389,8 +390,8 @@ class EventRun {
   absl::flat_hash_map<PeerKey, std::vector<std::vector<int>>> peer_sources_;
   std::vector<SpreadPool> pools_;
   std::optional<SpreadPlanner> spread_;  // null: nothing is spread
-  // Of the owners of a part of the replicas, by its first device: until when
-  // they add what they have been sent so far.
+  // Dates until which owners add what they have been sent so far, by the first
+  // device of their part of the replicas.
   absl::flat_hash_map<int, double> owners_free_s_;
   ExchangePlans exchanges_;
   std::vector<SharingQueue> sharing_queues_;
@@ -412,15 +413,15 @@ class EventRun {
     uint32_t last = kNobody;  // that came, unless it has left
   };
   std::vector<LinkUse> link_use_;  // [link], of sources that are kFlow
-  // Where copies take turns: switches of each source, links in use, and copies
-  // that wait for theirs.
+  // Switches of each source, links in use, and copies that wait for theirs, if
+  // copies take turns.
   std::map<int, std::vector<LinkId>> switches_of_;
   std::vector<bool> link_taken_;
   std::vector<Transfer> waiting_copies_;
-  // Of parts; empty where there is one.
+  // State of parts; empty if there is one.
   int num_parts_ = 1;
   double apart_until_s_ = 0;
-  int32_t open_meetings_ = 0;  // of several replicas
+  int32_t open_meetings_ = 0;  // meetings of several replicas
   std::vector<int32_t> part_of_replica_;
   std::vector<int32_t> replica_of_source_;  // -1: of several
   std::vector<int32_t> replica_of_queue_;
@@ -436,7 +437,7 @@ class EventRun {
   RunSummary summary_;
   Progress* const progress_;
   int64_t events_ = 0;  // timers, flows and passes that it could be told of
-  double all_ops_ = 0;  // of the iterations that are asked for
+  double all_ops_ = 0;  // in the iterations that are asked for
 };
 
 }  // namespace pipewright

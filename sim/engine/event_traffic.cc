@@ -224,7 +224,7 @@ void EventRun::PlanSideOps() {
     const Group& group = program_.groups[meeting.group];
     const std::vector<Member> members =
         GroupMembers(program_, group, meeting.replica);
-    // Where it spans replicas, those of all classes meet alike.
+    // If it spans replicas, those of all classes meet alike.
     for (const SideOp& op :
          program_.OfReplica(meeting.replica).ranks[group.ranks[0]].side_ops) {
       if (op.group != meeting.group) continue;

@@ -156,7 +156,7 @@ bool EventRun::RunExchanges(int index, const Pass* block, int parts) {
   RunningSteps& running = exchanges_.running[index];
   running.steps.clear();
   running.next = 0;
-  // Of a pass without exchanges beside one with them.
+  // Time so far of a pass without exchanges beside one with them.
   double before_s = 0;
   for (int piece = 0; piece < pieces; ++piece) {
     for (int part = 0; part < parts; ++part) {

@@ -16,7 +16,7 @@ namespace pipewright {
 struct ExchangeStep {
   double before_s = 0;  // nothing is on the links
   int32_t source = -1;
-  double bytes = 0;    // of each flow
+  double bytes = 0;    // in each flow
   double least_s = 0;  // not over before: computation that the flow is beside
 };
 
@@ -31,16 +31,16 @@ struct ExchangePlan {
 struct RunningSteps {
   std::vector<ExchangeStep> steps;
   size_t next = 0;
-  double start_s = 0;  // of the one that runs, its flow
+  double start_s = 0;  // when the flow of the one that runs starts
 };
 
-// Those of a run.
+// Plans of a run.
 struct ExchangePlans {
   // Exchanges of one device over the same links.
   using Key = std::tuple<CommGroup, int, bool>;
   struct Source {
     int source = -1;
-    double parts = 1;  // of the bytes, that a flow has one of each
+    double parts = 1;  // parts of the bytes, of which a flow has one each
   };
   std::map<std::pair<int, Key>, Source> sources;    // by device
   std::vector<std::vector<ExchangePlan>> of_lanes;  // [device][lane's]

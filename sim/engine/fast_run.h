@@ -34,7 +34,7 @@ class FastRun {
   // Error: kFailedPrecondition with the blocked operations marked.
   absl::StatusOr<RunSummary> Run();
 
-  // Of ranks, in all sweeps so far.
+  // Visits of ranks in all sweeps so far.
   int64_t visits() const;
 
  private:
@@ -43,15 +43,15 @@ class FastRun {
     SideSequence::Item item;  // no side_op: the copy of `pass`
     Pass pass{};
     double ready_s = 0;
-    int64_t meeting = 0;  // of its group that it has come to; 0: not yet
+    int64_t meeting = 0;  // its group's that it has come to; 0: not yet
     bool done = false;    // where others before it in the queue are not
   };
   // What most visits touch comes first, on a cache line of its own.
   struct alignas(64) RankState {
     explicit RankState(const RankProgram& rank)
         : sequence(rank), hook_ends(rank.hooks.size()) {}
-    int64_t stop = 0;       // of `sequence`
-    double pass_end_s = 0;  // of the last pass so far
+    int64_t stop = 0;       // where `sequence` stops
+    double pass_end_s = 0;  // end of the last pass so far
     bool plain = false;     // nothing but passes to run up to `stop`
     bool started = false;   // has run its first pass
     int pending = 0;        // operations in `queues`
@@ -67,7 +67,7 @@ class FastRun {
     bool posted = false;    // the first step has been posted
     bool received = false;  // the next block has its inputs
     double received_s = 0;
-    double late_load_s = 0;  // of the first iteration
+    double late_load_s = 0;  // in the first iteration
     double late_free_s = 0;
   };
   // Where the two sides of a holding transfer find each other.
@@ -82,7 +82,7 @@ class FastRun {
     int expected = 0;
     int arrived = 0;
     double latest_s = 0;  // arrival so far
-    double start_s = 0;   // of the last one that took place
+    double start_s = 0;   // start of the last one that took place
     double end_s = 0;
     int64_t completed = 0;  // meetings so far
   };
@@ -121,7 +121,7 @@ class FastRun {
     std::unique_ptr<ReplicaTimes> drawn;  // null: nothing is
     std::vector<RankState> ranks;
     std::vector<RankTimes> times;
-    std::vector<Meeting> meetings;     // of groups inside one replica
+    std::vector<Meeting> meetings;     // for groups inside one replica
     std::vector<MeetingPoint> points;  // [channel], holding rules only
   };
 
@@ -177,7 +177,7 @@ class FastRun {
   bool posted_ = false;      // something was, in this visit
   std::vector<Kind> kinds_;  // as rows_.times
   std::vector<Row> state_;
-  // Of groups that span replicas, [group][instance].
+  // Meetings of groups that span replicas, [group][instance].
   std::vector<std::vector<Meeting>> meetings_;
 };
 

@@ -18,7 +18,7 @@ constexpr double kWantedRoom = 1 + 1e-12;
 // up: then more is looked at than need be.
 constexpr double kFull = 1e-9;
 constexpr size_t kFluidArity = 4;
-// Of telling pools at one date.
+// Most rounds of telling pools at one date.
 constexpr int kRounds = 4;
 
 }  // namespace
@@ -173,7 +173,7 @@ void FluidLinks::Merge() {
   }
 }
 
-// Where pools slow their sources, these may change what pools find.
+// If pools slow their sources, these may change what pools find.
 void FluidLinks::Solve(double now_s) {
   TellPools();
   for (int round = 0; round < kRounds; ++round) {

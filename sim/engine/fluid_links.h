@@ -29,7 +29,7 @@ namespace pipewright {
 
 class FluidLinks {
  public:
-  // Of each source the plan says how fast it is alone and where it can meet
+  // The plan of each source says how fast it is alone and where it can meet
   // others.
   FluidLinks(const Cluster& cluster, const std::vector<SourcePlan>& plans,
              const std::vector<SpreadPool>& pools = {});
@@ -101,7 +101,7 @@ class FluidLinks {
     uint32_t pool;
     LinkId link;
     uint32_t place;
-    double flows;       // of a source that runs
+    double flows;       // flows of a source that runs
     double slowed = 1;  // how much longer bytes take here than alone
   };
   struct SpreadPlace {
@@ -111,7 +111,7 @@ class FluidLinks {
   };
   struct Pool {
     double bytes_per_s = 0;
-    double tolerance = 0;  // of sources that run
+    double tolerance = 0;  // for sources that run
     std::vector<SpreadPlace> places;
     std::vector<uint32_t> spreads;
     std::vector<uint32_t> running;  // flows
@@ -162,12 +162,12 @@ class FluidLinks {
     double had = 0;  // bytes per second, before
     uint32_t users = 0;
     uint32_t spreads = 0;
-    // Of a filling.
+    // State of a filling.
     double left = 0;    // bytes per second
     double flows = 0;   // not fixed
     uint32_t open = 0;  // who they are of: a sum of parts may miss 0
     double share = 0;
-    bool narrowest = false;  // of all links of all its users
+    bool narrowest = false;  // among all links of all its users
   };
   struct Load {
     uint32_t link;
@@ -196,7 +196,7 @@ class FluidLinks {
   void VisitUsers(LinkId link);
   void Fill();
   void SetRate(double now_s, uint32_t flow, double rate);
-  // Of the heap of ends.
+  // Steps on the heap of ends.
   void SetEnd(uint32_t flow, double end_s);
   void RemoveEnd(uint32_t flow);
   void Place(size_t place, const End& end);
@@ -218,7 +218,7 @@ class FluidLinks {
   std::vector<Spread> spreads_;  // by link
   int64_t visits_ = 0;
   uint32_t solution_ = 0;
-  // Of a solution.
+  // State of a solution.
   std::vector<Solving> flows_in_;
   std::vector<Filling> links_in_;
   std::vector<Load> loads_in_;

@@ -7,7 +7,7 @@
 namespace pipewright {
 namespace {
 
-// Of a link's room for a pool, and of the rates of its sources.
+// Tolerance of a link's room for a pool, and of the rates of its sources.
 constexpr double kTolerance = 1.0 / 64;
 
 }  // namespace

@@ -19,8 +19,8 @@ namespace pipewright {
 // for several threads.
 class KnownTimes {
  public:
-  // Of a replica whose class runs `schedule`, as `make` works them out; the
-  // number of the class is the first asker's.
+  // Returns the times of a replica whose class runs `schedule`, as `make` works
+  // them out; the number of the class is the first asker's.
   template <typename Make>
   std::shared_ptr<const IsolatedTimes> Get(
       const std::shared_ptr<const Schedule>& schedule, int replica,

@@ -20,7 +20,7 @@ class PartedEvents {
  public:
   PartedEvents(const Program& program, EventRun* run);
 
-  // Of the part that runs, or of all.
+  // Timers of the part that runs, or of all.
   TimerQueue& timers() { return timers_; }
   // Null: no links.
   FluidLinks* links() { return links_ ? &*links_ : nullptr; }
@@ -39,8 +39,8 @@ class PartedEvents {
     bool worth = horizon_s > from_s;
     if (worth) {
       Split(now_s);
-      // Where transfers take long, or nothing is left to happen, little happens
-      // up to the horizon.
+      // If transfers take long, or nothing is left to happen, little happens up
+      // to the horizon.
       while (worth && horizon_s > from_s) {
         const int64_t before = run_->events();
         run_->BeginApart(horizon_s);

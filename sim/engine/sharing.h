@@ -17,12 +17,12 @@ struct TrafficSource {
   FlowBundle flows;
   // Two of its own transfers can be under way at once.
   bool overlaps_itself = false;
-  // Of each flow, whatever its links.
+  // Highest rate of each flow, whatever its links.
   double most_per_s = std::numeric_limits<double>::infinity();
-  // Of a host: SimGrid's own network model knows neither limits nor work that
-  // takes other bytes of a link than its own.
+  // True for a host's work: SimGrid's own network model knows neither limits
+  // nor work that takes other bytes of a link than its own.
   bool of_host = false;
-  // Those of one owner never meet each other; below 0: it is its own.
+  // Sources of one owner never meet each other; below 0: it is its own.
   int owner = -1;
   // What is not in `flows` is in this pool (spread.h); below 0: all is.
   int pool = -1;
@@ -38,11 +38,11 @@ enum class Sharing {
 
 struct SourcePlan {
   Sharing sharing = Sharing::kNone;
-  LinkId link = -1;        // of kQueue
-  double flows = 0;        // of kQueue, on that link
-  double latency_s = 0;    // of the longest route
-  double bytes_per_s = 0;  // of each flow, alone
-  // Of kFlow: where it can meet others. Its other links limit it no further
+  LinkId link = -1;        // for kQueue
+  double flows = 0;        // for kQueue, on that link
+  double latency_s = 0;    // on the longest route
+  double bytes_per_s = 0;  // for each flow, alone
+  // Links on which a kFlow can meet others. Its other links limit it no further
   // than bytes_per_s does.
   std::vector<LinkLoad> shared;
   int pool = -1;  // as TrafficSource's; then kFlow

@@ -66,7 +66,7 @@ class SharingQueue {
   double bytes_per_s_;
   double given_ = 0;    // bytes a flow has been given that never ended
   double since_s_ = 0;  // when that was
-  double flows_ = 0;    // of all transfers
+  double flows_ = 0;    // flows of all transfers
   uint32_t version_ = 0;
   std::vector<Job> jobs_;  // heap, earliest end first
 };

@@ -23,8 +23,8 @@ namespace {
 // Timers; enough for memory to answer in the meantime.
 constexpr int kLookAhead = 8;
 
-// Those of hosts, and those that share links with them, over as many others as
-// it takes.
+// Sources of hosts, and those that share links with them, over as many others
+// as it takes.
 std::vector<bool> SourcesOfHosts(const std::vector<TrafficSource>& sources,
                                  const std::vector<SourcePlan>& plans) {
   std::vector<bool> of_host(sources.size());

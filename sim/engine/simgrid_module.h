@@ -35,7 +35,7 @@ struct SimgridLoad {
 struct SimgridPlatform {
   std::vector<double> bytes_per_s;               // [link]
   std::vector<std::vector<SimgridLoad>> routes;  // [source]; empty: no flows
-  double largest_bytes = 0;                      // of a transfer
+  double largest_bytes = 0;                      // in a transfer
 };
 
 struct SimgridClock;

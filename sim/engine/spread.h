@@ -19,7 +19,7 @@
 
 namespace pipewright {
 
-// Of so many peers each carries a part that is small.
+// Number of peers at which each carries a part that is small.
 inline constexpr int kSpreadPeers = 32;
 
 // What a source of a pool puts on a link, on average over all of them.
@@ -30,7 +30,7 @@ struct SpreadLoad {
 };
 
 struct SpreadPool {
-  double bytes_per_s = 0;  // of each flow, alone
+  double bytes_per_s = 0;  // for each flow, alone
   int sources = 0;
   std::vector<SpreadLoad> loads;
   // [place] A source visits places one after the other: the part of its flows

@@ -22,7 +22,7 @@ constexpr int64_t kMostDraws = 64;
 
 struct Draws {
   double mean_s = 0;
-  double half_s = 0;  // of the 90 % interval of another one
+  double half_s = 0;  // half of the 90 % interval of another one
 };
 
 class Prediction {
@@ -41,14 +41,15 @@ class Prediction {
     if (HasNoise()) {
       PW_ASSIGN_OR_RETURN(draws, Draw());
     }
-    // Of the passes alone: a step's optimizer and hops are no part of a chain.
+    // Lengthens the passes alone: a step's optimizer and hops are no part of a
+    // chain.
     std::vector<double> longer;
     for (const TimeSource& source : errors_.sources) {
       longer.push_back(
           source.optimizer || source.hop ? 0 : errors_.back_to_back - 1);
     }
     PW_ASSIGN_OR_RETURN(const double mixed_s, Step(Shifted(longer)));
-    double squares[2] = {};  // of what it may be less and more
+    double squares[2] = {};  // what it may be less and more, squared
     for (const bool more : {false, true}) {
       const double sign = more ? 1 : -1;
       double& square = squares[more ? 1 : 0];

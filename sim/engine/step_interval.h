@@ -11,9 +11,8 @@
 //     the step without noise, since who waits for several waits for the
 //     slowest.
 //   - What passes take in each other's company, which is no chance: the
-//   interval
-//     reaches from the step with passes as each was timed among its own kind to
-//     the step with all of them as in the chains that were timed.
+//     interval reaches from the step with passes as each was timed among its
+//     own kind to the step with all of them as in the chains that were timed.
 // Replays are those of the fast engine; what it has no part of (shared links,
 // interference) is taken to grow with the rest.
 #pragma once
@@ -43,7 +42,7 @@ struct StepErrors {
   double back_to_back = 1;
 };
 
-// Of a step that takes `iteration_s` without noise (with it, where
+// Interval of a step that takes `iteration_s` without noise (with it, if
 // `program.jitter` is there: then that is in it already). `costs`: what
 // `program` was lowered with; seconds of it that no source has are exact.
 // Errors: as RunFast.

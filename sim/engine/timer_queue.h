@@ -86,7 +86,7 @@ class TimerQueue {
     uint64_t code;
     uint32_t next;
   };
-  struct Bucket {  // of one date, in the order of setting
+  struct Bucket {  // timers of one date, in the order of setting
     uint32_t first;
     uint32_t last;
   };

@@ -32,20 +32,20 @@ class DependencyGraph {
     Stream stream = Stream::kCompute;
     bool message = false;  // a token between side operations of two ranks
     int32_t replica = 0;
-    int32_t rank = 0;  // of a transfer, that of its sender
+    int32_t rank = 0;  // the sender's, for a transfer
     int32_t iteration = 0;
     int32_t side_op = -1;
     int32_t stage = -1;
-    int32_t channel = -1;  // of transfers
-    Pass pass{};           // of passes, their transfers and copies
+    int32_t channel = -1;  // for transfers
+    Pass pass{};           // for passes, their transfers and copies
     int32_t first_edge = -1;
   };
   // A rank of a replica that the trace reports.
   struct RankNodes {
     int replica = 0;
     int rank = 0;
-    std::vector<int32_t> compute;  // of the compute stream, in its order
-    std::vector<double> end_s;     // of the compute stream, [iteration]
+    std::vector<int32_t> compute;  // nodes of the compute stream, in its order
+    std::vector<double> end_s;     // ends on the compute stream, [iteration]
   };
 
   const std::vector<Node>& nodes() const { return nodes_; }

@@ -23,7 +23,7 @@ inline constexpr double kSensitivityStep = 0.1;
 
 struct WhatIf {
   std::string scales;
-  Report report;  // of the run with the scaled times
+  Report report;  // report of the run with the scaled times
   double step_s() const { return report.iteration_s; }
 };
 

@@ -101,7 +101,7 @@ std::string Tornado(const Explanation& explanation, double* top) {
       absl::StrAppend(&out, "<rect class=\"box\"",
                       RectShape(x, *top, width, kBarHeight), " fill=\"",
                       colours[side], "\"/>\n");
-      // Of two on one side the numbers would stand on each other.
+      // Numbers of two bars on one side would stand on each other.
       const bool left = side == 0;
       const double edge =
           left ? std::min(x, middle) : std::max(x + width, middle);

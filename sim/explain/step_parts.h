@@ -72,7 +72,7 @@ struct StepParts {
 
 struct RankStep {
   int rank = 0;
-  double start_s = 0;  // of the rank's step, from the start of the run
+  double start_s = 0;  // start of the rank's step, from the start of the run
   StepParts parts;
 };
 
@@ -95,7 +95,7 @@ struct StepExplanation {
   StepParts path_parts;                  // its sum by part
 };
 
-// Of the last iteration of `summary`. Error: kInternal where a chain of
+// Explains the last iteration of `summary`. Error: kInternal if a chain of
 // dependencies has a hole that nothing explains.
 absl::StatusOr<StepExplanation> ExplainStep(const Program& program,
                                             const DependencyGraph& graph,

@@ -86,7 +86,7 @@ class PartWalk {
   void Forward(PassChange* left, HighestMark* highest) const {
     const int64_t input = first_ ? 0 : boundary_;
     if (recompute_) {
-      // Of each part nothing is kept beyond it.
+      // Nothing of a part is kept beyond it.
       for (size_t index = 0; index < parts_.size(); ++index) {
         const ExecutorPart& part = parts_[index].bytes;
         highest->See(*left, MemoryKind::kActivations, source_,

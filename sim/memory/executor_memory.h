@@ -18,7 +18,7 @@ namespace pipewright {
 
 struct ExecutorSpec {
   bool gpu = false;    // its kernels' workspaces, else those of the CPU's
-  int type_bytes = 4;  // of weights that passes read, and of activations
+  int type_bytes = 4;  // for weights that passes read, and for activations
   bool fp8 = false;    // linear layers
   // Only a stage's input is kept, and the whole stage runs again: in front of
   // the backward, or as R.
@@ -49,7 +49,7 @@ std::shared_ptr<const MemoryFramework> ExecutorMemory(const ExecutorSpec& spec);
 // them.
 struct HostSubgroupCounts {
   int64_t parameters = 0;  // that the rank steps
-  int64_t held = 0;        // of its stages, shards of others included
+  int64_t held = 0;        // in its stages, shards of others included
   int64_t subgroups = 1;
   int64_t residents = 0;  // the last ones: their states stay on the device
   std::vector<int64_t> visitors;  // whose states come to the device in turn

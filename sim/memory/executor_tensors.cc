@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kWeightElements = 32;
 constexpr int64_t kTensorBytes = 256;
 
-constexpr int64_t kLinears = 4;  // of a layer: qkv, out, up, down
+constexpr int64_t kLinears = 4;  // in a layer: qkv, out, up, down
 
 // On a CPU attention goes by strips of queries, whose rows of scores begin on
 // cache lines (16 floats) and are not a power of two apart.
@@ -59,7 +59,7 @@ struct Sizes {
   int64_t heads;
   int64_t head_dim;
   int64_t queries;  // columns
-  int64_t kv;       // of keys and values
+  int64_t kv;       // columns of keys and values
   int64_t qkv;
   int64_t ffn;
   int64_t up;  // columns of gate and up
@@ -82,7 +82,7 @@ class Inventory {
            int64_t element_bytes) {
     if (elements > 0) tensors_.push_back({name, span, elements, element_bytes});
   }
-  // Of the type of weights and activations.
+  // Adds a tensor of the type of weights and activations.
   void Add(TensorSpan span, const char* name, int64_t elements) {
     Add(span, name, elements, spec_.type_bytes);
   }
@@ -117,10 +117,10 @@ int64_t NormWorkspace(const Sizes& sizes, const ExecutorSpec& spec) {
   return 2 * parts * sizes.hidden * kFloat;
 }
 
-// Of the backward, which needs more: a strip's scores and their gradients, and
-// two numbers a query. In 16 bits a CPU also widens a head: its queries and
-// output, keys and values, and the gradients of all four. A GPU's own kernel
-// has a number for each query and head.
+// Workspace of the backward, which needs more: a strip's scores and their
+// gradients, and two numbers a query. In 16 bits a CPU also widens a head: its
+// queries and output, keys and values, and the gradients of all four. A GPU's
+// own kernel has a number for each query and head.
 int64_t AttentionWorkspace(const Sizes& sizes, const ExecutorSpec& spec) {
   const int64_t sequences = sizes.sliced ? 1 : sizes.batch;
   // Packed samples run one after the other.

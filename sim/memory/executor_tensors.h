@@ -44,7 +44,7 @@ std::vector<ExecutorTensor> ExecutorTensors(const ModelSpec& model,
 // One part's bytes, as much as its tensors are rounded up to.
 struct ExecutorPart {
   int64_t parameters = 0;  // elements
-  int64_t table = 0;       // of them
+  int64_t table = 0;       // the table's part of them
   int64_t quantized = 0;
   int64_t source = 0;
   int64_t saved = 0;   // kForwardToBackward

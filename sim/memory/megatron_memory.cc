@@ -22,9 +22,9 @@ constexpr int64_t kGroupedWorkspace = 4 * 32 * kMiB;
 // is fetched (PyTorch FSDP2, one prefetch). [framework source]
 constexpr int kGatheredLayers = 2;
 
-// Of odc: elements of the largest buffer, and what each device of a node has of
-// the kernel that reads from other nodes (sail-sg/odc: ODC_MAX_BUFFER_SIZE,
-// chunks of 1 MiB). [framework source]
+// Elements of odc's largest buffer, and what each device of a node has of the
+// kernel that reads from other nodes (sail-sg/odc: ODC_MAX_BUFFER_SIZE, chunks
+// of 1 MiB). [framework source]
 constexpr int64_t kBufferElements = int64_t{64} << 20;
 constexpr int64_t kChunkBytes = kMiB;
 
@@ -95,7 +95,8 @@ MemoryBytes FixedOf(const RankStages& of) {
       fixed.of[kind] -= tied.of[kind];
     }
   }
-  // Of a pipeline that is never flushed, in the precision of the passes.
+  // Pipelines that are never flushed have several versions, in the precision of
+  // the passes.
   fixed[MemoryKind::kWeights] *= of.versions;
   if (of.options.placeholders &&
       (training.zero < 2 || training.shards() == 1)) {

@@ -18,7 +18,7 @@ struct MemoryOptions;
 // The stages of a rank, for what does not change on it.
 struct RankStages {
   const Schedule& schedule;
-  // Of all ranks, [stage].
+  // Memory of the stages of all ranks, [stage].
   const std::vector<std::shared_ptr<const StageMemory>>& stages;
   const TrainingSpec& training;
   const MemoryOptions& options;
@@ -28,7 +28,7 @@ struct RankStages {
 
 struct MemoryFramework {
   std::string name;
-  std::string source;  // of its rules
+  std::string source;  // where its rules are from
   // `chunk`: index of the stage within its rank, from 0.
   std::function<StageMemory(const ModelSpec& model,
                             const TrainingSpec& training,

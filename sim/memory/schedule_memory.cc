@@ -126,7 +126,7 @@ class PeakSearch {
     for (int nth = 0; nth < count; ++nth) {
       if (peaks[nth] == nullptr) continue;
       inside_ += peaks[nth]->peak;
-      // Of a pair, the pass that needs more is named.
+      // Names the pass of a pair that needs more.
       if (!out_.op.empty() && peaks[nth]->peak.total() <= most) continue;
       most = peaks[nth]->peak.total();
       out_.pass = order_[first + nth];

@@ -41,7 +41,7 @@ struct MemoryOptions {
   std::vector<OffloadedStates> optimizer;  // [rank]; empty: on the device
   // Null: MegatronMemory().
   std::shared_ptr<const MemoryFramework> framework = nullptr;
-  // Of the same model and training; null: nothing is shared.
+  // Memories of the same model and training; null: nothing is shared.
   StageMemories* shared = nullptr;
 };
 

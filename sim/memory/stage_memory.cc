@@ -49,9 +49,8 @@ MemoryBytes FixedBytes(const ModelOp& op, const TrainingSpec& training) {
   MemoryBytes fixed;
   fixed[MemoryKind::kWeights] = share(training.weight_bytes, 3);
   if (op.is_frozen) return fixed;
-  // Where layers are sharded (FSDP2, odc) a shard is of the master weights
-  // alone and is cast when it is gathered. Without any the weights are what is
-  // cast.
+  // If layers are sharded (FSDP2, odc), a shard is of the master weights alone
+  // and is cast when it is gathered. Without any the weights are what is cast.
   const bool masters = SharesLayers(training) && training.master_bytes > 0;
   if (masters && shards > 1) fixed[MemoryKind::kWeights] = 0;
   fixed[MemoryKind::kGradients] = share(training.gradient_bytes, 2);

@@ -25,7 +25,7 @@ enum class MemoryKind : uint8_t {
   kWeights,
   kGradients,
   kMaster,   // fp32 copy of the weights
-  kMoments,  // of Adam, both
+  kMoments,  // Adam's, both
   // Tensors of a weight's shape that stand for its gradient towards autograd
   // while the kernel adds the real one to the accumulated gradients. One for
   // each shape of a linear layer on the device, never freed (Transformer
@@ -35,7 +35,7 @@ enum class MemoryKind : uint8_t {
   kActivations,  // kept from F to B or W
   kRecomputed,   // made again for B
   kWorkspace,    // inside an operation; scratch of kernel libraries
-  kBuffers,      // of transfers and of ZeRO's gathered layers
+  kBuffers,      // for transfers and for ZeRO's gathered layers
 };
 inline constexpr int kNumMemoryKinds = 9;
 
@@ -69,7 +69,7 @@ struct StageMemory {
   int64_t gathered_layer = 0;
   int64_t gathered_layers = 0;  // all of them
   int64_t layer_gradient = 0;
-  int64_t whole_gradients = 0;  // of all of them, in their own type
+  int64_t whole_gradients = 0;  // all of them, in their own type
   // Outputs and inputs of linear layers that are trained, for placeholders.
   std::vector<std::pair<int64_t, int64_t>> weight_shapes;
   bool has_grouped_layers = false;
@@ -78,14 +78,15 @@ struct StageMemory {
   bool has_table = false;
   MemoryBytes tied_table;
 
-  // Of one slice of a microbatch.
+  // Bytes of one slice of a microbatch.
   int64_t kept = 0;         // F leaves it, B or BW frees it
-  int64_t away = 0;         // of `kept`, what an O takes to the host
+  int64_t away = 0;         // part of `kept` that an O takes to the host
   int64_t weight_part = 0;  // B leaves it, W frees it: inputs, held gradients
   int64_t recomputed = 0;   // R leaves it, B or BW frees it
-  // Of a whole microbatch: from the F of its first slice to the B of that one.
+  // Bytes of a whole microbatch, from the F of its first slice to the B of that
+  // one.
   int64_t per_microbatch = 0;
-  int64_t boundary = 0;  // of a transfer to or from the next stage
+  int64_t boundary = 0;  // for a transfer to or from the next stage
   PassMemory forward;
   PassMemory backward_input;
   PassMemory backward_full;

@@ -13,14 +13,14 @@ namespace pipewright {
 
 struct WalkOp {
   const ModelOp* op = nullptr;
-  double part = 1;  // of the block that this stage has
+  double part = 1;  // part of the block that this stage has
   int block = 0;
   int64_t layer = -1;  // index within its stage, from 0; -1: outside layers
 
   double saved = 0;       // with nothing recomputed
   double kept = 0;        // from F to B
   double again = 0;       // saved - kept: made again for B
-  double linear = 0;      // of `saved`, what W needs
+  double linear = 0;      // part of `saved` that W needs
   double stream = 0;      // gradient of the residual stream during its backward
   bool offloaded = true;  // an O takes what is kept
   bool whole_block = false;  // full recomputation: made again block by block
@@ -37,7 +37,7 @@ class StageWalk {
   PassMemory Weight() const;
 
   double Kept() const;
-  double Offloaded() const;  // of Kept()
+  double Offloaded() const;  // part of Kept()
   double WeightPart() const;
   double Recomputed() const;
 

@@ -39,9 +39,10 @@ enum class ExpertDispatch : uint8_t {
 
 struct Execution {
   Launch launch = Launch::kEager;
-  // Of OpPart, a bit each. How many tokens an expert gets is only known on the
-  // device, so its kernels are launched once the host knows it too: not in a
-  // graph, unless buffers have a fixed size.
+  // Parts of the model that are in a graph, a bit for each OpPart. How many
+  // tokens an expert gets is only known on the device, so its kernels are
+  // launched once the host knows it too: not in a graph, unless buffers have a
+  // fixed size.
   uint8_t graph_parts = 7;
   // Tensor parallelism of experts; 0: that of the rest.
   int etp = 0;
@@ -55,7 +56,7 @@ struct Execution {
   // Exchanges of tensor parallelism run beside their own product, in pieces, or
   // beside W's (OverlapOf in sim/cost/analytic.h).
   bool overlap_tensor = false;
-  // Those of layers run beside the passes of another microbatch: units of a
+  // Exchanges of layers run beside the passes of another microbatch: units of a
   // forward and of a backward in turn (braided, arXiv 2510.27257).
   bool braided_tensor = false;
   ContextExchange context = ContextExchange::kRing;

@@ -17,14 +17,14 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int64_t kLargest = (int64_t{1} << 31) - 1;
-// Of SizeRow::fallback: the key must be there.
+// Value of SizeRow::fallback that says: the key must be there.
 constexpr int64_t kNeeded = -1;
 
 struct SizeRow {
   const char* key;
   int64_t ModelSpec::*field;
   const char* purpose;
-  // Where the key is missing or null.
+  // Value if the key is missing or null.
   int64_t fallback = kNeeded;
 };
 

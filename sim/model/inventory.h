@@ -26,7 +26,7 @@ class Inventory {
   // more of `layer`.
   int64_t ClassOf(int64_t layer) const { return model_.ClassOf(layer); }
 
-  // Those of BlockOps.
+  // Operations of BlockOps.
   const std::vector<ModelOp>& Ops(BlockKind kind, int64_t layer) const;
 
  private:

@@ -20,7 +20,7 @@ namespace pipewright {
 
 struct ModelSpec {
   std::string name;
-  std::string source;  // of the numbers below
+  std::string source;  // where the numbers below are from
   int64_t layers = 0;  // without multi-token-prediction layers
   int64_t hidden = 0;
   int64_t heads = 0;
@@ -36,8 +36,8 @@ struct ModelSpec {
 
   // What one-vector parameters there are.
   bool layer_norm = false;      // weight and bias, against RMSNorm's weight
-  bool qkv_bias = false;        // of queries, keys and values
-  bool bias = false;            // of every other linear layer of a block
+  bool qkv_bias = false;        // for queries, keys and values
+  bool bias = false;            // for every other linear layer of a block
   bool qk_norm = false;         // norms of one head_dim on queries and keys
   bool final_norm = true;       // behind the last layer
   int64_t positions = 0;        // rows of a learned position table
@@ -51,7 +51,7 @@ struct ModelSpec {
   int64_t experts = 0;
   int64_t experts_per_token = 0;
   int64_t expert_ffn_hidden = 0;
-  int64_t shared_ffn_hidden = 0;  // of all shared experts together
+  int64_t shared_ffn_hidden = 0;  // all shared experts together
   int64_t first_dense_layers = 0;
 
   // Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1);
@@ -98,7 +98,7 @@ struct ModelSpec {
   bool has_experts() const { return experts > 0; }
   bool has_mla() const { return kv_lora_rank > 0; }
   int64_t HeadDim() const { return head_dim > 0 ? head_dim : hidden / heads; }
-  // Of a query or key, and of a value, of one head.
+  // Width of one head's query or key, and of its value.
   int64_t QueryDim() const {
     return has_mla() ? qk_nope_head_dim + qk_rope_head_dim : HeadDim();
   }
@@ -117,10 +117,10 @@ struct ModelSpec {
   double EmbeddingParameters() const;
   // Last norm and what follows; without a table that is tied.
   double HeadParameters() const;
-  // Of one multi-token-prediction layer, its projection and norms.
+  // Parameters of one multi-token-prediction layer, its projection and norms.
   double MtpLayerParameters() const;
-  // Of the whole model, multi-token prediction included; tied embeddings
-  // count once.
+  // Parameters of the whole model, multi-token prediction included; tied
+  // embeddings count once.
   double Parameters() const;
   // Those that one token meets in inference: of the experts,
   // experts_per_token and the shared ones; no multi-token prediction.

@@ -76,9 +76,9 @@ struct OpComm {
   int pieces = 0;
   // Runs beside the passes of another microbatch.
   bool beside_passes = false;
-  // Of an all-to-all that sends a token once to a device, and between nodes
-  // once to a node (ExpertDispatch::kOnce): its copies in `bytes`, and the
-  // nodes that they may go to (0: any). 0: all copies are sent.
+  // Copies of a token in the `bytes` of an all-to-all that sends it once to a
+  // device, and between nodes once to a node (ExpertDispatch::kOnce); and the
+  // nodes that they may go to (0: any). 0 copies: all are sent.
   double copies = 0;
   int most_nodes = 0;
 };
@@ -97,7 +97,7 @@ struct ModelOp {
   OpWork work[kNumOpPasses];
   std::vector<OpComm> comms;
 
-  double parameters = 0;   // of this device
+  double parameters = 0;   // on this device
   bool is_expert = false;  // its parameters are sharded by expert_shards()
   bool is_frozen = false;  // no gradient, no optimizer state, no W
   bool is_tied = false;    // its parameters are those of the embedding
@@ -125,18 +125,18 @@ struct ModelOp {
   double weight_workspace = 0;
   double shared_workspace = 0;
   RecomputeClass recompute = RecomputeClass::kOther;
-  // Of Recompute::kOpSelective: the part of the forward that runs again, and
-  // of saved_until_backward what is given back (ops_selective.cc).
+  // Part of the forward that Recompute::kOpSelective runs again, and what it
+  // gives back of saved_until_backward (ops_selective.cc).
   double selective_part = 1;
   double selective_backward = 0;
   // Nothing that the backward of its layer needs comes out of it or behind it,
   // so that recomputation may stop in front of it.
   bool is_last_needed = false;
   OpPart part = OpPart::kDense;
-  // Of attention: tokens that a query looks back on; 0: all before.
+  // Tokens that a query of attention looks back on; 0: all before.
   double window = 0;
-  // Of the products of gated experts and the activation between them: width
-  // inside of one.
+  // Width inside of one gated expert, for its products and the activation
+  // between them.
   double inner = 0;
   bool is_gate_up = false;  // the first of both products
   // Outputs of each of the products of one input that some frameworks have in

@@ -10,7 +10,7 @@ namespace {
 struct Core {
   double scores;  // entries of all heads that count, a causal mask halves
   double stored;  // entries that an unfused kernel stores
-  double flops;   // of one pass over them forward: two products
+  double flops;   // for one pass over them forward: two products
 };
 
 Core CoreOf(const OpsBuilder& builder) {

@@ -118,7 +118,8 @@ void OpsBuilder::AddTensorComms(Split split, ModelOp& op) const {
   }
 }
 
-// Those of F and B of layers; what W gathers runs beside its own product.
+// Braids exchanges of F and B of layers; what W gathers runs beside its own
+// product.
 void OpsBuilder::BraidTensorComms(ModelOp& op) const {
   if (!training_.execution.braided_tensor || is_head_) return;
   for (OpComm& comm : op.comms) comm.beside_passes = true;

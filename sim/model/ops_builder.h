@@ -54,7 +54,7 @@ class OpsBuilder {
   ModelOp& Elementwise(const std::string& name, double forward_bytes,
                        double backward_bytes);
 
-  // Of the layer; 0: attention looks back on all tokens.
+  // Sets the layer's window; 0: attention looks back on all tokens.
   void set_window(int64_t tokens) { window_ = AsDouble(tokens); }
   double window() const { return window_; }
   // All ops so far are of that part.
@@ -65,9 +65,9 @@ class OpsBuilder {
 
   // Bytes of an activation, bf16. [numerics, bytes]
   static constexpr double kElement = 2;
-  // Of the operand of a linear layer.
+  // Bytes of an element of a linear layer's operand.
   double operand_bytes() const { return OperandBytes(precision()); }
-  // Of linear layers here, and of what is cast before it is gathered.
+  // Precision of linear layers here, and of what is cast before it is gathered.
   Precision precision() const {
     return is_head_ ? Precision::kBf16 : training_.precision;
   }

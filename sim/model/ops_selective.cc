@@ -45,7 +45,8 @@ void MarkSelective(const ModelSpec& model, std::vector<ModelOp>& ops) {
     op.is_last_needed = index >= last;
     if (op.kind == OpClass::kAttention) {
       op.selective_part = 0;
-      // Of queries, keys and values the second product's, the keys.
+      // Gives back, of queries, keys and values, the second product's: the
+      // keys.
       const double width = AsDouble(model.QueryDim() + model.ValueDim());
       const double keys = AsDouble(model.kv_heads) * width;
       const double kept = AsDouble(model.heads) * AsDouble(model.QueryDim());

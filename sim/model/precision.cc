@@ -26,8 +26,8 @@ bool IsFp8(Precision precision) {
   return IsNarrow(precision) && precision != Precision::kNvfp4;
 }
 
-// Of an element with its part of a scale (blocks of 128 with fp32, of 32 and 16
-// with 8 bit; Transformer Engine's recipes). [framework source, bytes]
+// Bytes of an element with its part of a scale (blocks of 128 with fp32, of 32
+// and 16 with 8 bit; Transformer Engine's recipes). [framework source, bytes]
 double OperandBytes(Precision precision) {
   switch (precision) {
     case Precision::kBf16:

@@ -130,7 +130,7 @@ std::set<int> RanksWithTable(const StageLayout& layout,
 std::vector<Recompute> RecomputeOfStages(
     const TrainingSpec& training, const std::vector<int>& rank_of_stage) {
   std::vector<Recompute> recompute;
-  std::map<int, int> chunks;  // of a rank so far
+  std::map<int, int> chunks;  // chunks of a rank so far
   for (const int rank : rank_of_stage) {
     const int chunk = chunks[rank]++;
     const bool runs_again =

@@ -17,7 +17,7 @@ namespace pipewright {
 // A run of equal blocks.
 struct StageBlock {
   BlockKind kind = BlockKind::kDenseLayer;
-  int64_t first_layer = 0;  // of layers: the number in the model
+  int64_t first_layer = 0;  // for layers: the number in the model
   int64_t count = 1;
   // Part of a block that is spread over several stages (vocabulary
   // parallelism): 1/stages of the embedding and the head.

@@ -55,7 +55,8 @@ absl::Status CheckTensor(const ModelSpec& model, int64_t tp) {
                    " (", conflict, ")"));
 }
 
-// Of experts, against their width and the tensor parallelism of the rest.
+// Checks the tensor parallelism of experts against their width and that of the
+// rest.
 absl::Status CheckExpertTensor(const ModelSpec& model,
                                const TrainingSpec& training) {
   const int etp = training.etp();

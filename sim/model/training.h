@@ -31,8 +31,8 @@ enum class Recompute : uint8_t {
   kFull,
 };
 
-// Of the operands of linear layers; the rest is in bf16 (fp16 counts alike).
-// precision.h has what each means.
+// Type of the operands of linear layers; the rest is in bf16 (fp16 counts
+// alike). precision.h has what each means.
 enum class Precision : uint8_t {
   kBf16,
   kFp8,            // a scale a tensor, known from steps before (delayed)
@@ -89,12 +89,12 @@ struct TrainingSpec {
   int zero = 0;
   int microbatch_size = 1;  // samples
   int64_t sequence = 0;     // tokens of a sample, before cp and slices
-  int slices = 1;           // of the sequence
+  int slices = 1;           // that the sequence is cut into
   Recompute recompute = Recompute::kNone;
   // Only the first so many layers of each stage (Megatron's method "block"); 0:
   // all.
   int recompute_layers = 0;
-  // Of each chunk of a rank whether `recompute` holds for it; empty: for all.
+  // True for the chunks of a rank that `recompute` holds for; empty: for all.
   std::vector<bool> recompute_chunks;
   OffloadedTensors offloaded;
   // Fused attention that never stores the scores.

@@ -23,14 +23,14 @@ struct Program;
 
 // What may go.
 struct OffloadChoice {
-  // Of the chunks of a rank, those that live longest; of a single chunk, of its
-  // activations. Not both fields are given below.
+  // True for half of a rank's chunks, those that live longest; with a single
+  // chunk, for half of its activations. Not both fields below are given.
   bool half = false;
-  std::vector<int64_t> chunks;  // of every rank; empty: all
-  double fraction = 1;          // of a rank's activations, the longest-lived
+  std::vector<int64_t> chunks;  // on every rank; empty: all
+  double fraction = 1;          // share of a rank's, the longest-lived
 };
 
-// Of one microbatch through one stage, [stage].
+// Times and sizes of one microbatch through one stage, [stage].
 struct OffloadCosts {
   std::vector<double> out_s;
   std::vector<double> in_s;
@@ -40,7 +40,7 @@ struct OffloadCosts {
   std::vector<double> in_alone_s;
   // What its activations weigh against those of other stages: bytes, or 1.
   std::vector<double> weight;
-  std::vector<double> moved;     // of `weight`, what copies take; empty: all
+  std::vector<double> moved;     // part of it that copies take; empty: all
   double held_until_weight = 1;  // as PassCosts
   // In the unit of `weight`, what a split B leaves to its W, which can be more
   // than a forward leaves; empty: held_until_weight of `weight`.
@@ -51,10 +51,10 @@ struct OffloadCosts {
 };
 
 struct RankOffload {
-  int64_t activations = 0;  // of an iteration
+  int64_t activations = 0;  // in an iteration
   int64_t candidates = 0;   // that the choice names
   int64_t offloaded = 0;    // that also fit
-  // Of activations on the device, in the unit of `weight`.
+  // Peaks of activations on the device, in the unit of `weight`.
   double peak_before = 0;
   double peak_after = 0;
 };

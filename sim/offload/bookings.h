@@ -14,7 +14,7 @@ inline constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // An activation that may go.
 struct CopyCandidate {
-  int rank = 0;  // of the switch
+  int rank = 0;  // rank on the switch
   int32_t activation = 0;
 };
 
@@ -34,7 +34,7 @@ Bookings BookingsOf(const std::vector<RankPlan>& ranks,
                     const std::vector<PlannedMove>& moves,
                     const Bookings* best);
 
-// Of a shrinking set of activations, those that can still go.
+// Activations that can still go, out of a shrinking set.
 class AwaySet {
  public:
   // Nothing is in it.

@@ -18,7 +18,7 @@ enum class CopyTurn { kFirstReady, kFirstNeeded, kLastNeeded };
 
 class CopyQueues {
  public:
-  // Of any of `candidates`. Both must outlive this.
+  // Queues for any of `candidates`. Both must outlive this.
   CopyQueues(const std::vector<RankPlan>& ranks,
              const std::vector<CopyCandidate>& candidates);
 

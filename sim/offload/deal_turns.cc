@@ -11,7 +11,7 @@ namespace {
 // Sums of times round.
 constexpr double kSlack = 1e-9;
 
-// Of DealToTwo, two bytes each.
+// Largest table of DealToTwo, two bytes a cell.
 constexpr double kMostCells = 1e7;
 
 // May not wait for `job`, whatever is due: it may wait for this one.

@@ -10,7 +10,7 @@ namespace pipewright {
 
 struct Program;
 
-// Of one rank. Seconds from the start of the iteration, [position] of its
+// Times of one rank. Seconds from the start of the iteration, [position] of its
 // order; both passes of a block have the block's. What is no pass (O, L, FREE,
 // SYNC) takes no time and stands where the pass before it ends.
 struct PassTimes {

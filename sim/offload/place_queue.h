@@ -11,7 +11,7 @@ namespace pipewright {
 
 class PlaceQueue {
  public:
-  // Of numbers 0..size-1.
+  // Takes numbers 0..size-1.
   explicit PlaceQueue(size_t size) {
     do {
       size = (size + 63) / 64;
@@ -52,7 +52,7 @@ class PlaceQueue {
   }
 
  private:
-  std::vector<std::vector<uint64_t>> levels_;  // of the numbers first
+  std::vector<std::vector<uint64_t>> levels_;  // the numbers' level first
 };
 
 }  // namespace pipewright

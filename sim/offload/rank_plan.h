@@ -78,7 +78,7 @@ class RankPlan {
   // The copies of moves that help, in the order of the rank.
   std::vector<PlannedCopy> CopiesOf(
       const std::vector<PlannedMove>& moves) const;
-  // Of those copies; some peak above `most` where it is above that.
+  // Peak with those copies; some peak above `most` if it is above that.
   PlannedPeak PeakWith(const std::vector<PlannedMove>& moves,
                        double most) const;
   // No moves of a set of activations have a lower peak: those of `away`, by
@@ -91,8 +91,8 @@ class RankPlan {
   struct Entry {
     PassKind kind;
     bool joint_with_next;
-    double weight;          // of its activation
-    double left_to_weight;  // of that, what B leaves to W
+    double weight;          // weight of its activation
+    double left_to_weight;  // part of it that B leaves to W
   };
   // A FREE, or an L, which takes memory.
   struct Change {
@@ -108,7 +108,7 @@ class RankPlan {
   std::vector<Change> ChangesOf(const std::vector<PlannedMove>& moves) const;
   // What blocks see without copies, [position of the first part].
   std::vector<double> LevelsWithoutCopies() const;
-  double MovedOf(Pass pass) const;  // of `weight`, what copies take
+  double MovedOf(Pass pass) const;  // part of `weight` that copies take
   bool LeavesNothing(const PlannedActivation& activation) const;
   // The first entry that begins, or ends, at `time_s` or later.
   int64_t FirstStart(double time_s) const;
@@ -121,7 +121,7 @@ class RankPlan {
   const OffloadCosts& costs_;
   std::vector<PlannedActivation> activations_;
   std::vector<double> moved_;   // [activation]
-  std::vector<Entry> entries_;  // of the order
+  std::vector<Entry> entries_;  // entries of the order
   std::vector<double> levels_;
   const TimeIndex starts_;
   const TimeIndex ends_;

@@ -169,7 +169,7 @@ class Search {
   }
 
   const std::vector<RankPlan>& ranks_;
-  const CopyQueues& queues_;  // of `order_` as it was given
+  const CopyQueues& queues_;  // for `order_` as it was given
   std::vector<CopyCandidate> order_;
   const OneWay way_;
   Bookings best_;

@@ -51,7 +51,7 @@ class TimeIndex {
 
   const std::vector<double>& times_;
   std::vector<int32_t> first_;  // [part] first time in it or behind
-  double parts_each_ = 0;       // of a second
+  double parts_each_ = 0;       // parts a second
 };
 
 }  // namespace pipewright

@@ -14,7 +14,8 @@ struct NamedTime {
   std::string key;
   const Distribution* time;
 };
-// Of passes, splits, kernels, optimizers, copies and transfers, in this order.
+// Times of passes, splits, kernels, optimizers, copies and transfers, in this
+// order.
 std::vector<NamedTime> AllTimes(const Profile& profile);
 
 struct TimeDifference {
@@ -36,7 +37,7 @@ struct TimeDifference {
 };
 
 struct ProfileDiff {
-  std::vector<TimeDifference> times;  // of keys that both have
+  std::vector<TimeDifference> times;  // for keys that both have
   std::vector<std::string> only_before;
   std::vector<std::string> only_after;
 };

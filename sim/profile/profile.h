@@ -51,11 +51,11 @@ struct ProfileModel {
   int64_t ffn = 0;
   int64_t vocabulary = 0;
   bool causal = true;
-  // Of expert layers; 0: the model has none.
+  // Sizes of expert layers; 0: the model has none.
   int64_t experts = 0;
   int64_t experts_per_token = 0;
   int64_t expert_ffn = 0;
-  int64_t shared_ffn = 0;  // of all shared experts together
+  int64_t shared_ffn = 0;  // all shared experts together
   bool operator==(const ProfileModel&) const = default;
 };
 
@@ -90,8 +90,8 @@ struct PassEntry {
   int64_t pp = 0;
   int64_t rank = 0;
   Distribution time;
-  double gemm_s = 0;  // of its matrix products alone; 0: not measured
-  double flops = 0;   // of one device
+  double gemm_s = 0;  // its matrix products alone; 0: not measured
+  double flops = 0;   // on one device
   std::string implementation;
   // The same pass launched as one CUDA graph; empty where it was not.
   Distribution graph;
@@ -107,7 +107,7 @@ struct SplitEntry {
   int64_t microbatch_size = 0;
   int64_t sequence = 0;
   int64_t tp = 1;
-  int64_t ep = 0;          // of an expert layer; 0: of a dense one
+  int64_t ep = 0;          // for an expert layer; 0: for a dense one
   bool recompute = false;  // with R in front of the backward
   Distribution chain;      // F, (R,) B, W in one go
   Distribution fused;      // F, (R,) BW in one go
@@ -131,7 +131,7 @@ struct OptimizerEntry {
   std::string where;  // "device", "host"
   int64_t parameters = 0;
   Distribution time;
-  // Of weights predicted some steps on (PwKernels::predict), not of a step.
+  // True for predicting weights some steps on (PwKernels::predict), not a step.
   bool prediction = false;
   bool operator==(const OptimizerEntry&) const = default;
 };
@@ -149,7 +149,7 @@ struct CopyEntry {
 struct TransferEntry {
   std::string operation;  // "send_recv" "all_reduce" "all_gather"
                           // "reduce_scatter"
-  std::string transport;  // of MeasuredTransports()
+  std::string transport;  // one of MeasuredTransports()
   int64_t ranks = 2;
   // Payload as NCCL counts it: of all-gather the gathered, of reduce-scatter
   // the scattered buffer.
@@ -176,7 +176,7 @@ struct InterferenceEntry {
   bool operator==(const InterferenceEntry&) const = default;
 };
 
-struct ProfileState {  // of the device, before or after; below 0: not known
+struct ProfileState {  // the device's, before or after; below 0: not known
   double clock_mhz = -1;
   double memory_clock_mhz = -1;
   double max_clock_mhz = -1;
@@ -191,8 +191,8 @@ struct ProfileState {  // of the device, before or after; below 0: not known
 // Where a part of the entries is from; a merged profile has several.
 struct ProfileSource {
   std::string kind;     // "calibrate", "kineto", "nccl-tests", "nvbandwidth"
-  std::string file;     // of an imported one
-  std::string version;  // of Pipewright
+  std::string file;     // the imported one
+  std::string version;  // Pipewright's
   std::string date;     // ISO 8601, UTC
   std::string backend;  // "cpu", "cuda"
   std::string device;

@@ -203,7 +203,7 @@ class SiliconReader {
   int64_t number_ = 0;
   const SiliconKind* kind_ = nullptr;
   std::vector<SiliconTable> tables_;
-  std::vector<int64_t> lines_;  // of the rows of the last table
+  std::vector<int64_t> lines_;  // lines of the last table's rows
 };
 
 }  // namespace

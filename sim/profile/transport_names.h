@@ -7,7 +7,7 @@
 
 namespace pipewright {
 
-inline constexpr char kThreadsTransport[] = "threads";  // of one process
+inline constexpr char kThreadsTransport[] = "threads";  // in one process
 inline constexpr char kMpiTransport[] = "mpi";          // under mpirun
 inline constexpr char kSocketsTransport[] = "sockets";  // without it
 inline constexpr char kNcclTransport[] = "nccl";        // between GPUs

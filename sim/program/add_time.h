@@ -5,9 +5,9 @@
 
 namespace pipewright {
 
-// Of a push with several peers SideOp::parameters are the bytes that each owner
-// adds, for one client after the other, and most_per_s is how many of them a
-// second (0: at once).
+// Time that owners add for in a push with several peers. SideOp::parameters are
+// then the bytes that each owner adds, for one client after the other, and
+// most_per_s is how many of them a second (0: at once).
 inline double AddSeconds(const SideOp& op) {
   return op.most_per_s > 0 ? op.parameters / op.most_per_s : 0;
 }
@@ -18,8 +18,8 @@ inline int ClientsOf(const SideOp& op, int replicas) {
   return plan.nodes > 0 ? plan.nodes * plan.node_size : replicas;
 }
 
-// Where nobody is waited for: as if all clients came at once and this one were
-// the last. Of clients in lock-step the last decides when a step ends.
+// Time if nobody is waited for: as if all clients came at once and this one
+// were the last. Of clients in lock-step the last decides when a step ends.
 inline double AddAllSeconds(const SideOp& op, int replicas) {
   return ClientsOf(op, replicas) * AddSeconds(op);
 }

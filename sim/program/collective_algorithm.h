@@ -12,7 +12,7 @@ enum class CollectiveAlgorithm : uint8_t {
   // Rings inside the nodes, then rings over them with a part of the buffer
   // each, then inside again.
   kHierarchical,
-  kFastest,  // of these for each size, alone on the network
+  kFastest,  // best of these for each size, alone on the network
 };
 
 }  // namespace pipewright

@@ -32,7 +32,7 @@ std::vector<Nodes> NodesOfGroup(const Network& network,
   return all;
 }
 
-// Where devices of a rank straddle nodes, some of these may span more of them.
+// If devices of a rank straddle nodes, some of these may span more of them.
 bool OnAsManyNodes(const std::vector<Nodes>& groups) {
   return std::all_of(groups.begin(), groups.end(), [&](const Nodes& nodes) {
     return nodes.size() == groups[0].size();

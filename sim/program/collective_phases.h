@@ -16,16 +16,16 @@
 
 namespace pipewright {
 
-// Of an all-reduce on a cluster. The nodes form two trees; the devices that a
-// node has in the group are a chain whose head is in the trees. Where every
+// Phases of an all-reduce on a cluster. The nodes form two trees; the devices
+// that a node has in the group are a chain whose head is in the trees. If every
 // node has k of them, there are k such pairs of trees, each with other heads
 // and 1/k of the buffer. A tree passes half of its part on in chunks: up, and
-// down again at the same time. Empty where all members are on one node.
+// down again at the same time. Empty if all members are on one node.
 std::vector<CollectivePhase> TreePhases(const Network& network, double bytes,
                                         const std::vector<Member>& members);
 
-// Of any collective that moves bytes. Empty where all members are on one node,
-// or nodes have one each or different numbers of them.
+// Phases of any collective that moves bytes. Empty if all members are on one
+// node, or nodes have one each or different numbers of them.
 std::vector<CollectivePhase> HierarchicalPhases(
     const Network& network, CollectiveKind kind, double bytes,
     const std::vector<Member>& members);

@@ -38,7 +38,7 @@ Receives FirstAt(const RankProgram& rank, int64_t position, bool empty) {
       });
 }
 
-// Of the empty steps in front of the block at `position`.
+// Appends the empty steps in front of the block at `position`.
 void AppendEmptySteps(const RankProgram& rank, int64_t position,
                       HoldingSteps* steps) {
   int64_t last = 0;

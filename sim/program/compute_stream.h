@@ -40,7 +40,7 @@ constexpr Stream CopyStream(PassKind kind) {
 // Passes of the block that begins with `first`.
 constexpr int PartsOf(Pass first) { return first.joint_with_next() ? 2 : 1; }
 
-// Of the tokens of a side operation: it comes once an iteration, so they are in
+// Key of a side operation's tokens: it comes once an iteration, so they are in
 // order.
 inline constexpr uint64_t kSideKey = 0;
 
@@ -141,7 +141,8 @@ class HookEnds {
     int64_t taken = 0;
     double last_s = 0;
 
-    // Of the first `count` since the begin. Counts never fall.
+    // Raises *earliest_s to the ends of the first `count` since the begin.
+    // Counts never fall.
     bool Await(int64_t count, double* earliest_s) {
       while (taken < count && !ends_s.empty()) {
         last_s = ends_s.front();

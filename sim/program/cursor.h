@@ -20,11 +20,11 @@ struct Op {
   int iteration = 0;
   bool false_start = false;
   int64_t position = 0;  // index in the rank's order
-  Pass pass{};           // of passes, transfers and copies
+  Pass pass{};           // for passes, transfers and copies
   int32_t stage = -1;
-  int32_t channel = -1;  // of transfers
-  int32_t side_op = -1;  // of everything attached or hooked
-  int32_t hook = -1;     // of what a hook runs
+  int32_t channel = -1;  // for transfers
+  int32_t side_op = -1;  // for everything attached or hooked
+  int32_t hook = -1;     // for what a hook runs
   int32_t output = -1;   // channel that it feeds besides its side op's
   double seconds = 0;    // without the network's part
   double bytes = 0;
@@ -32,7 +32,7 @@ struct Op {
 
 class OpCursor {
  public:
-  // Of a replica of class `dp_class`.
+  // Walks a replica of class `dp_class`.
   OpCursor(const Program& program, int rank, int iterations, int dp_class = 0);
 
   // The next operation in program order: what is attached or hooked in front

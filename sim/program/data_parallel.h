@@ -25,7 +25,7 @@ enum class DataParallel : uint8_t {
 
 struct DataParallelTraits {
   DataParallel mode;
-  const char* name;       // of strategy.data_parallel
+  const char* name;       // in strategy.data_parallel
   bool reduces;           // gradients of the replicas are summed
   bool shards_step;       // a replica steps its part of the parameters,
   bool shards_gradients;  // keeps its part of the gradients,

@@ -1,4 +1,4 @@
-// Whether a Program's passes are cut into layers (lower_layers.cc).
+// Tells if a Program's passes are cut into layers (lower_layers.cc).
 #pragma once
 
 #include "sim/program/lower.h"

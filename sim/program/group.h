@@ -17,13 +17,14 @@ struct Group {
   };
   Span span = Span::kReplicas;
   std::vector<int> ranks;
-  // Of those that span replicas: each this many that stand next to each other
-  // meet among themselves, or with `across` the n-th ones of all such parts. 0:
-  // all meet. Divides the replicas.
+  // Size of the parts of those that span replicas: this many that stand next to
+  // each other meet among themselves, or with `across` the n-th ones of all
+  // such parts. 0: all meet. Divides the replicas.
   int part = 0;
   bool across = false;
-  // Of each rank all devices meet that hold the same part of its parameters:
-  // those of context parallelism (Network::context_parallel) are members, too.
+  // True if all devices of a rank meet that hold the same part of its
+  // parameters: those of context parallelism (Network::context_parallel) are
+  // members, too.
   bool contexts = false;
 
   // Which of its instances a replica takes part in, how many there are, and

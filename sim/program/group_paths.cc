@@ -79,7 +79,8 @@ void ForEachExpert(const RankMapping& mapping, int contexts, int members,
   }
 }
 
-// Of one kind; calls nothing where the run has none that are known.
+// Calls `take` with the groups of one kind; never if the run has none that are
+// known.
 void ForEachGroup(const Network& network, CommGroup kind, int members,
                   const TakeGroup& take) {
   const RankMapping& mapping = *network.mapping;
@@ -193,7 +194,7 @@ double LongestLatency(const Cluster& cluster, const Cluster* healthy,
 }
 
 bool HasRings(CommGroup kind) { return kind != CommGroup::kExpert; }
-// Those of a context may be exchanged either way.
+// Contexts may exchange either way.
 bool HasPairs(CommGroup kind) { return kind != CommGroup::kTensor; }
 
 // What all groups of a kind put on each link at once.

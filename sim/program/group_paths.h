@@ -32,8 +32,8 @@ using SlowPaths = std::array<SlowPath, 3>;
 // [CommGroup] members of a group; 1: there are no groups.
 using GroupMembersOf = std::array<int, 3>;
 
-// Of the groups that cross the most, while all groups of their kind exchange.
-// Nothing where messages between nodes cross cards alone.
+// Paths of the groups that cross the most, while all groups of their kind
+// exchange. Nothing if messages between nodes cross cards alone.
 std::array<BetweenNodes, 3> PathsBetweenNodes(const Network& network,
                                               const GroupMembersOf& members);
 

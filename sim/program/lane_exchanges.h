@@ -13,13 +13,13 @@ namespace pipewright {
 // Flows of one device of the pipeline, a rank of a replica, at one rate.
 struct ExchangeFlows {
   std::vector<LinkLoad> loads;
-  double parts = 1;  // of PassExchange::bytes, that a flow has one of each
+  double parts = 1;  // parts of PassExchange::bytes; a flow has one each
 };
 
-// Of all devices of the rank at once: the rings of its tensor or context
+// Flows of all devices of the rank at once: the rings of its tensor or context
 // groups, or what each of its devices sends to the others of its group of
 // experts. Those are next to each other: the parts of a context, then replicas.
-// Empty without a cluster, and where members are not the run's.
+// Empty without a cluster, and if members are not the run's.
 ExchangeFlows FlowsOfExchange(const Program& program,
                               const PassExchange& exchange, int replica,
                               int rank);
@@ -28,7 +28,7 @@ ExchangeFlows FlowsOfExchange(const Program& program,
 // other: the first replica of them. `widest`: members of a group of experts.
 int FirstOfExchange(const Program& program, int widest, int replica);
 
-// Those of a pass of `kind`, for each second of it, where it takes `seconds` a
+// Exchanges of a pass of `kind`, for each second of it, if it takes `seconds` a
 // microbatch.
 LaneExchanges LaneExchangesOf(const StageExchanges& stage, PassKind kind,
                               double seconds);

@@ -15,16 +15,17 @@ struct LaneHook {
   enum class Fires : uint8_t { kEveryPass, kEveryRun, kUnlessKept };
   Place place = Place::kBefore;
   Fires fires = Fires::kEveryPass;
-  int64_t every = 1;  // of kEveryPass: passes of one lane
+  int64_t every = 1;  // for kEveryPass: passes of one lane
   int window = 0;
   // [Pass::lane()]: index in RankProgram::side_ops, -1: none. All of one
   // stream, so that they end in order. Their own channels, if any, come with
   // every pass.
   std::vector<int32_t> side_ops;
-  // Of kBefore, [lane] 1: never issued ahead of its own pass. Empty: nowhere.
+  // Lanes of kBefore, [lane] 1: never issued ahead of its own pass. Empty:
+  // nowhere.
   std::vector<char> in_time;
-  // Of kUnlessKept, [lane] 1: a pass keeps the result for the next pass with
-  // the same operation; 0: it gives it up.
+  // Lanes of kUnlessKept, [lane] 1: a pass keeps the result for the next pass
+  // with the same operation; 0: it gives it up.
   std::vector<char> keeps;
   // A channel that the last one of an iteration feeds; -1: none. False starts
   // feed nothing.

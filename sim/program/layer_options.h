@@ -9,7 +9,7 @@
 
 namespace pipewright {
 
-// Of one layer, relative to the others of its stage.
+// Share of one layer, relative to the others of its stage.
 struct LayerShare {
   double seconds = 1;
   double parameters = 1;  // that are trained, and reduced
@@ -41,10 +41,10 @@ struct LayerOptions {
   // into the buffer that is reduced, by the device itself, which reads and
   // writes so many bytes a second; 0: such copies take no time.
   double copies_bytes_per_s = 0;
-  // Of a gradient as a backward makes it, over those of it in that buffer.
+  // Bytes of a gradient as a backward makes it, over its bytes in that buffer.
   double made_part = 1;
 
-  // Of odc alone.
+  // Options of odc alone.
   // Every pull and push a flow of its own, peer after peer; else those inside a
   // node are one activity, and those to other nodes are one.
   bool pulls_apart = false;

@@ -52,13 +52,13 @@ struct OptimizerOffload {
   // That a rank steps of each stage, [stage].
   std::vector<double> parameters;
   double subgroup_size = 1e8;
-  double ratio = 1;  // of the subgroups that the host has
-  int stride = 0;    // of deep-optimizer-states
+  double ratio = 1;  // share of the subgroups that the host has
+  int stride = 0;    // for deep-optimizer-states
   double adam_bytes = 28;
   double cast_bytes = 8;
   double adam_rate = 0;   // 0: no limit but memory
   double cast_rate = 0;   // the same
-  double flush_rate = 0;  // of a blocking flush
+  double flush_rate = 0;  // for a blocking flush
   double device_adam_rate = 0;
   // Host operations at once: 1 casts between two steps of the host.
   int slots = 2;
@@ -77,7 +77,8 @@ struct LowerOptions {
   double hop_bytes = 0;
   DataParallel data_parallel = DataParallel::kNone;
   ShardBlocks shard_blocks = ShardBlocks::kPass;
-  // Of ShardBlocks::kLayer; of others `stages` alone, where layers are frozen.
+  // Options of ShardBlocks::kLayer; others have `stages` alone, if layers are
+  // frozen.
   LayerOptions layers;
   int replicas = 1;  // data-parallel degree
   // Bytes of one stage, [stage]: gradients for the reduction, parameters for
@@ -114,10 +115,10 @@ struct LowerOptions {
   int iterations = 0;
 };
 
-// Where the first and the last stage of a pipeline are on one rank there is one
+// If the first and the last stage of a pipeline are on one rank, there is one
 // table, of the first stage. Else both hold a copy and sum its gradients once
 // an iteration, before they step alike (Megatron-LM,
-// megatron/core/distributed/finalize_model_grads.py). True of the latter, where
+// megatron/core/distributed/finalize_model_grads.py). True of the latter, if
 // gradients are reduced or stepped with. A schedule that steps after every
 // backward has no such point in time, and its copies part.
 bool SumsTable(const Schedule& schedule, const LowerOptions& options);

@@ -54,7 +54,7 @@ std::vector<int> LayersInFront(
     }
     in_front.push_back(count);
   }
-  // Where nothing is trained there is no first one.
+  // If nothing is trained, there is no first one.
   if (!trained) in_front.assign(stages.size(), 0);
   return in_front;
 }

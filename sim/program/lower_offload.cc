@@ -15,7 +15,7 @@
 namespace pipewright {
 namespace {
 
-// Of a parameter in one array, fp32; of a weight or a gradient, bf16.
+// Bytes of a parameter in one array, fp32; of a weight or a gradient, bf16.
 // [numerics, bytes]
 constexpr double kStateBytesEach = 4;
 constexpr double kWeightBytesEach = 2;

@@ -28,7 +28,7 @@ void Lowering::SumTable(int rank, int64_t position) {
   const int stage = first ? 0 : schedule_.stages() - 1;
   const int32_t event = AddChannel(ChannelKind::kEvent, rank, rank, 0);
   synced_[rank].push_back(event);
-  // Of sharded gradients every holder has its part.
+  // Every holder has its part of sharded gradients.
   const double bytes =
       shards() ? options_.tied_bytes / holders() : options_.tied_bytes;
   Attach(rank, position,
@@ -42,8 +42,8 @@ void Lowering::SumTable(int rank, int64_t position) {
           .outputs = {event}});
 }
 
-// Where a bidirectional schedule mirrors its stages, a rank with an embedding
-// of one direction has the head of the other, and the reduction over both
+// If a bidirectional schedule mirrors its stages, a rank with an embedding of
+// one direction has the head of the other, and the reduction over both
 // directions leaves nothing to send.
 void Lowering::GroupTables() {
   if (!SumsTable(schedule_, options_)) return;

@@ -165,7 +165,7 @@ class Lowering {
     int gather = -1;
     int near = -1;
     int reduce = -1;
-    int across = -1;  // of HSDP
+    int across = -1;  // for HSDP
     std::shared_ptr<const PeerPlan> pulls;
     std::shared_ptr<const PeerPlan> pushes;
   };
@@ -228,7 +228,7 @@ class Lowering {
     program_.groups.push_back({.span = span, .ranks = std::move(ranks)});
     return static_cast<int>(program_.groups.size()) - 1;
   }
-  // Of all that hold the same parameters.
+  // Adds a group of all that hold the same parameters.
   int AddHolders(Group::Span span, std::vector<int> ranks) {
     const int group = AddGroup(span, std::move(ranks));
     program_.groups[group].contexts = holders() > options_.replicas;
@@ -241,9 +241,9 @@ class Lowering {
   std::vector<int> replica_group_;                                // [rank]
   std::vector<LayerGroups> layer_groups_;                         // [rank]
   std::map<std::pair<int, CollectiveKey>, double> collective_s_;  // by group
-  // Of exchanges, and a part of them: those that are so.
+  // Scaled exchanges, by the exchanges and the factor.
   std::map<std::pair<int32_t, double>, int32_t> lengthened_;
-  std::map<int, int> table_group_;            // of ranks with a copy
+  std::map<int, int> table_group_;            // for ranks with a copy
   std::vector<std::vector<int32_t>> synced_;  // [rank] events to wait for
   // [rank]: stage -> the event of its reduction that its flush waits for.
   std::vector<std::map<int, int32_t>> reduced_;

@@ -20,7 +20,7 @@ struct Network {
   // Whose collectives those of gradients and parameters take the time of
   // (network_time.h), of one device a rank; null: nobody's.
   std::shared_ptr<const Profile> measured;
-  // Of collectives on a cluster that are not measured.
+  // Algorithm of collectives on a cluster that are not measured.
   CollectiveAlgorithm collectives = CollectiveAlgorithm::kRing;
   // So many parts a rank's devices are, one behind the other, that hold the
   // same parameters.

@@ -29,7 +29,7 @@ FlowBundle OneSidedFlows(const Program& program, const SideOp& op, int replica,
 // only those with this one.
 FlowBundle PeerFlows(const Program& program, const SideOp& op, int step,
                      int peer, int replica, int rank);
-// Of the same flows, of what and to what device each goes; with a network.
+// Devices from which and to which each of the same flows goes; with a network.
 std::vector<std::pair<int, int>> PeerPairs(const Program& program,
                                            const SideOp& op, int step, int peer,
                                            int replica, int rank);
@@ -49,7 +49,7 @@ double PeerStepSeconds(const Program& program, const SideOp& op, int step,
 // O and pushes to the host (to_host) or L.
 FlowBundle HostFlows(const Network& network, int replica, int rank,
                      bool to_host);
-// Of these routes the links of PCIe switches, in the order of their ids.
+// Links of PCIe switches on these routes, in the order of their ids.
 std::vector<LinkId> SwitchLinks(const Network& network, int replica, int rank,
                                 bool to_host);
 
@@ -90,7 +90,7 @@ double OneSidedSeconds(const Program& program, const SideOp& op, int replica,
 struct Member {
   int replica = 0;
   int rank = 0;
-  // Of its devices, this part of context parallelism; below 0: all.
+  // Part of context parallelism whose devices are meant; below 0: all.
   int context = -1;
 };
 // Members of the instance of `group` that `replica` takes part in.
@@ -112,7 +112,7 @@ std::vector<std::vector<int>> DevicesThatMeet(
 // Or in phases, where Network::collectives says so (collective_phases.h).
 struct CollectivePhase {
   double latency_s = 0;  // nothing is on the links yet
-  double bytes = 0;      // of each flow
+  double bytes = 0;      // in each flow
   std::vector<LinkLoad> loads;
 };
 struct CollectivePlan {
@@ -120,8 +120,8 @@ struct CollectivePlan {
   bool measured = false;        // then it takes no part in sharing links
   double seconds = 0;           // alone on the network
   double latency_s = 0;         // part of `seconds` without bytes
-  double bytes_per_edge = 0;    // of a ring
-  std::vector<LinkLoad> loads;  // of all edges of a ring on a cluster
+  double bytes_per_edge = 0;    // for a ring
+  std::vector<LinkLoad> loads;  // on all edges of a ring on a cluster
   CollectiveAlgorithm algorithm = CollectiveAlgorithm::kRing;
   std::vector<CollectivePhase> phases;  // one after the other; none of a ring
 };
@@ -130,7 +130,7 @@ struct CollectivePlan {
 CollectivePlan PlanCollective(const Program& program, OpKind kind, double bytes,
                               const std::vector<Member>& members);
 
-// Of all-reduce, reduce-scatter, all-gather and barrier.
+// Kind of an all-reduce, reduce-scatter, all-gather or barrier.
 CollectiveKind CollectiveKindOf(OpKind kind);
 
 // What was measured (Network::measured) of an operation that moves gradients or
@@ -144,7 +144,7 @@ std::optional<CollectiveTime> MeasuredCollective(
 CollectivePlan PlanCollective(const Program& program, const SideOp& op,
                               const std::vector<Member>& members);
 
-// Those of one group with the same key have the same plan.
+// Collectives of one group with the same key have the same plan.
 using CollectiveKey = std::tuple<OpKind, double, bool>;
 inline CollectiveKey CollectiveKeyOf(const SideOp& op) {
   return {op.kind, op.bytes, op.stage >= 0};

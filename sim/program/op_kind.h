@@ -24,7 +24,7 @@ enum class Stream : uint8_t {
   kWeightCopy,
   kCast,  // a thread of the host that casts them
   kGradientCopy,
-  kReduction,  // of gradients, where it has a stream beside kCollective's
+  kReduction,  // for gradients, where it has a stream beside kCollective's
 };
 inline constexpr int kNumStreams = 14;
 absl::string_view StreamName(Stream stream);

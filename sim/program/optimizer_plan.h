@@ -35,7 +35,7 @@ enum class GradientFlush : uint8_t {
 
 struct PlacementTraits {
   OptimizerPlacement placement;
-  const char* name;     // of strategy.optimizer_placement
+  const char* name;     // in strategy.optimizer_placement
   GradientFlush flush;  // unless strategy.gradient_flush says otherwise
   bool has_ratio;       // a part of the subgroups may stay on the device
   bool has_stride;
@@ -62,7 +62,7 @@ constexpr const PlacementTraits& TraitsOf(OptimizerPlacement placement) {
 // each is a handful of operations.
 inline constexpr int kMostSubgroups = 1 << 12;
 
-// Of `parameters` in subgroups of `size` at most; at least 1.
+// Number of subgroups of `size` at most for `parameters`; at least 1.
 int64_t NumSubgroups(double parameters, double size);
 
 enum class SubgroupStep : uint8_t {
@@ -84,8 +84,8 @@ struct SubgroupTransfer {
 struct SubgroupPlan {
   std::vector<SubgroupStep> steps;          // [subgroup]
   std::vector<SubgroupTransfer> transfers;  // one a trigger
-  // Of kDevice, behind the last trigger: to be flushed when all is done; -1:
-  // none.
+  // Subgroup of kDevice behind the last trigger, to be flushed when all is
+  // done; -1: none.
   int last_flush = -1;
 
   int Count(SubgroupStep step) const;

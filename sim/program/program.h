@@ -44,7 +44,7 @@ struct Lane {
   int32_t output = -1;  // channel fed, -1: none
   // O and L only: bytes, where the network decides the time; 0: `seconds`.
   double bytes = 0;
-  int64_t passes = 0;  // of this lane in one iteration
+  int64_t passes = 0;  // in this lane in one iteration
   // Index in DpClass::lane_factors, and in DpClass::exchanges; -1: none.
   int32_t factors = -1;
   int32_t exchanges = -1;
@@ -63,29 +63,31 @@ struct Channel {
   int to_rank = 0;
   double bytes = 0;
   int stage = -1;     // producing stage, of passes
-  int direction = 0;  // of the bidirectional schedule, of passes
+  int direction = 0;  // in the bidirectional schedule, for passes
 };
 
 struct SideOp {
   OpKind kind = OpKind::kWait;
   Stream stream = Stream::kCompute;
-  // Of kCpu, kOptimizer, kValidate, kRollback, kPredict, kFlush, kCast; of pull
-  // and push what they take besides their bytes.
+  // Time of kCpu, kOptimizer, kValidate, kRollback, kPredict, kFlush, kCast;
+  // for pull and push what they take besides their bytes.
   double seconds = 0;
-  // Of collectives (whole buffer), pull, push (with every peer), host copies.
+  // Bytes of collectives (whole buffer), pull, push (with every peer), host
+  // copies.
   double bytes = 0;
-  // Of kHostAdam, kHostCast and kHostUndo: how many, the bytes of host memory
+  // Parameters of kHostAdam, kHostCast and kHostUndo, the bytes of host memory
   // that each of them reads and writes, and how many a second at most (0: no
   // limit).
   double parameters = 0;
   double host_bytes_each = 0;
   double most_per_s = 0;
-  int group = -1;  // of collectives
-  int peer = -1;   // of pull and push: a rank
+  int group = -1;  // for collectives
+  int peer = -1;   // for pull and push: a rank
   // Which data-parallel replica that rank is of: this many behind the own
   // one, counted around. 0: the own.
   int peer_offset = 0;
-  // Of a pull or push with several, all of the own rank; then `peer` is that.
+  // Peers of a pull or push with several, all of the own rank; then `peer` is
+  // that rank.
   std::shared_ptr<const PeerPlan> peers;
   int chunk = -1;  // for pictures, where it concerns one
   int stage = -1;  // whose gradients or parameters it moves, where any
@@ -197,14 +199,15 @@ struct RankProgram {
 struct DpClass {
   std::shared_ptr<const Schedule> schedule;
   std::vector<RankProgram> ranks;         // [rank]
-  std::vector<Channel> channels;          // of one replica; each has its own
+  std::vector<Channel> channels;          // in one replica; each has its own
   std::vector<double> microbatch_factor;  // empty: 1
   std::vector<double> slice_factor;       // empty: 1
-  // Of single lanes (Lane::factors), [index][microbatch]. Lanes may share one.
+  // Factors of single lanes (Lane::factors), [index][microbatch]. Lanes may
+  // share one.
   std::vector<std::vector<double>> lane_factors;
-  std::vector<LaneExchanges> exchanges;  // of passes (Lane::exchanges)
-  // Of one replica's gradients in their sum over all replicas, relative to the
-  // others': its tokens. Takes no time.
+  std::vector<LaneExchanges> exchanges;  // for passes (Lane::exchanges)
+  // Weight of one replica's gradients in their sum over all replicas, relative
+  // to the others': its tokens. Takes no time.
   double gradient_weight = 1;
 
   bool has_factors() const {
@@ -228,19 +231,19 @@ struct DpClass {
 
 // Is itself its first class: what has one class is written without naming it.
 struct Program : DpClass {
-  std::string name;  // of the schedule
+  std::string name;  // name of the schedule
   std::vector<DpClass> more_classes;
   // [replica] 0: the Program's own, k: more_classes[k - 1]. Empty: all are of
   // the first.
   std::vector<int> class_of_replica;
-  std::vector<Group> groups;  // of all classes
+  std::vector<Group> groups;  // groups of all classes
   Network network;
   WaitRule wait_rule = WaitRule::kBuffered;
   // Copies to and from hosts that share a link run one after the other, in the
   // order in which they could begin, not side by side. Of engines that share
   // links; on others each copy has its links alone either way.
   bool copies_in_turn = false;
-  // Of these, where turns were to be settled before the run, and could not be.
+  // True if turns of these were to be settled before the run, and could not be.
   bool turns_dropped = false;
   int replicas = 1;  // data-parallel copies of the whole pipeline
   // Upper limit; an engine stops earlier once the period is constant, but

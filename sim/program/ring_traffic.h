@@ -26,7 +26,7 @@ struct RingTraffic {
 std::vector<std::vector<int>> Rings(const Cluster& cluster,
                                     std::vector<int> devices);
 
-// Of groups of as many devices each, whose rings turn at once.
+// Traffic of groups of as many devices each, whose rings turn at once.
 RingTraffic RingTrafficOf(const Cluster& cluster,
                           std::vector<std::vector<int>> groups);
 // The same, computed once for what is asked again and again of a cluster:

@@ -90,12 +90,12 @@ class SideSequence {
 
   // Walks the firings of a hook.
   struct Firings {
-    int64_t first = 0;   // of the block; kNone: there is no more
+    int64_t first = 0;   // begin of the block; kNone: there is no more
     int64_t behind = 0;  // the block
     int32_t side_op = -1;
-    uint32_t lane = 0;  // of the pass that fires
+    uint32_t lane = 0;  // lane of the pass that fires
     int64_t next = 0;   // position to look at
-    // Of runs: the pass seen last, and its operation.
+    // Pass of a run that was seen last, and its operation.
     int64_t seen = -1;
     int32_t seen_op = -1;
     std::vector<int64_t> passes;  // [lane] so far, where they are counted

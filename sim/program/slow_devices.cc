@@ -104,7 +104,7 @@ void ScaleDevices(const DeviceFactors& factors,
   PW_CHECK(paths.empty() || paths.size() == ranks);
   std::vector<DpClass> classes;
   std::vector<int> class_of_replica;
-  // Of a class and the factors of its ranks.
+  // New classes, by the old class and the factors of its ranks.
   std::map<std::pair<int, std::vector<Slowness>>, int> known;
   for (int replica = 0; replica < program->replicas; ++replica) {
     std::vector<Slowness> own(pp);

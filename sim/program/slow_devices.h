@@ -13,7 +13,7 @@ namespace pipewright {
 struct DpClass;
 struct Program;
 
-// Of the devices of one rank of a replica.
+// Factors of the devices of one rank of a replica.
 struct Slowness {
   double device = 1;  // what it computes
   SlowPaths exchanges = {};

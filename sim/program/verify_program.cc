@@ -12,13 +12,14 @@
 namespace pipewright {
 namespace {
 
-// Of which side operations and lanes a channel is the output and the input.
+// Counts of the side operations and lanes that a channel is the output and the
+// input of.
 struct Ends {
   int producers = 0;
   int consumers = 0;
   int first_produced = 0;
   int first_consumed = 0;
-  int undone = 0;  // of those, in iterations that are undone
+  int undone = 0;  // those in iterations that are undone
   // Tokens of passes, or of operations that come with them, in one iteration.
   int64_t sent = 0;
   int64_t received = 0;

@@ -33,10 +33,10 @@ struct ReplayRank {
   const double* const* lane_factors = nullptr;
   int64_t position = 0;     // next pass
   double clock_s = 0;       // the compute stream is free from here on
-  double last_start_s = 0;  // of the pass or block run last
+  double last_start_s = 0;  // start of the pass or block run last
   // Set by RunBlock: when it could have begun but for `earliest_s`.
   double last_ready_s = 0;
-  double drawn_s = 0;  // of all blocks so far, where times are drawn
+  double drawn_s = 0;  // time of all blocks so far, where times are drawn
 };
 
 // What passes take where that is drawn, anew for each of them.

@@ -66,7 +66,7 @@ std::vector<PlanTicks> TicksOfStages(const ScheduleParams& params) {
 int64_t LeastSpan(const std::vector<PlanTicks>& ranks, int microbatches,
                   double limit) {
   const PlanTicks& first = ranks.front();
-  int64_t trip = -2 * first.hop;  // of a microbatch from rank 0 and back
+  int64_t trip = -2 * first.hop;  // a microbatch from rank 0 and back
   int64_t most_work = 0;
   for (const PlanTicks& rank : ranks) {
     trip += rank.forward + rank.backward_input + 2 * rank.hop;

@@ -12,7 +12,7 @@
 namespace pipewright {
 
 struct PlanTicks {
-  // Of one chunk: 1/vpp of a microbatch through a rank.
+  // Ticks of one chunk: 1/vpp of a microbatch through a rank.
   int64_t forward = 0;
   int64_t backward_input = 0;
   int64_t backward_weight = 0;
@@ -28,10 +28,10 @@ PlanTicks TicksOf(const ScheduleParams& params);
 // [stage]; the same for all where costs.stages is empty.
 std::vector<PlanTicks> TicksOfStages(const ScheduleParams& params);
 
-// Of one stage a rank, each with its microbatches in order, of which it holds
-// the activations of `limit` at most: the longest span of a rank is at least
-// this. The first B must come back to rank 0 (arXiv 2401.10241, appendix B),
-// where no more than the limit go on their way before one is back.
+// Lower bound of the longest span of a rank. Each has one stage, runs its
+// microbatches in order, and holds the activations of `limit` of them at most.
+// The first B must come back to rank 0 (arXiv 2401.10241, appendix B), where no
+// more than the limit go on their way before one is back.
 int64_t LeastSpan(const std::vector<PlanTicks>& ranks, int microbatches,
                   double limit);
 

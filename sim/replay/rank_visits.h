@@ -17,7 +17,7 @@ class RankVisits {
   // `links`: from a rank that sends to one that receives.
   RankVisits(int ranks, std::vector<std::pair<int, int>> links);
 
-  // Those of channels with from_rank and to_rank.
+  // Visits of channels with from_rank and to_rank.
   template <class Channels>
   static RankVisits Along(int ranks, const Channels& channels) {
     std::vector<std::pair<int, int>> links;

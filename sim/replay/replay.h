@@ -17,7 +17,7 @@ struct ReplayTimes {
   std::vector<double> last_end;     // [rank]
   double span_global = 0;    // first start on any rank to last end on any
   double span_per_rank = 0;  // longest of the ranks' own spans
-  int64_t visits = 0;        // of ranks, until all had ended
+  int64_t visits = 0;        // visits of ranks, until all had ended
 };
 
 // O, L and SYNC take no time here. Error: kFailedPrecondition with the

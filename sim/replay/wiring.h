@@ -12,11 +12,11 @@
 namespace pipewright {
 
 struct WiredChannel {
-  bool gradient = false;  // of a backward; else activations of an F
+  bool gradient = false;  // from a backward; else activations of an F
   int from_rank = 0;
   int to_rank = 0;
   int stage = 0;      // the producing one
-  int direction = 0;  // of a bidirectional schedule
+  int direction = 0;  // in a bidirectional schedule
 };
 
 struct WiredLane {

@@ -90,7 +90,7 @@ class ZbVPlanner {
   ScheduleBuilder* builder_ = nullptr;  // null: nothing is recorded
   std::vector<Fifo<Pass>> weights_;     // [rank], to come; only when recording
   std::vector<Rank> ranks_;
-  std::vector<Leg> legs_;  // of this step's B
+  std::vector<Leg> legs_;  // legs of this step's B
   Ends forward_ends_;      // rings of microbatches, all ranks each
   Ends backward_ends_;
   int64_t largest_bubble_ = 0;

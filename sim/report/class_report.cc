@@ -14,10 +14,12 @@
 namespace pipewright {
 namespace {
 
-// Of more classes the first and the last are shown, and the slowest.
+// Most rows of classes. Of more, the first and the last are shown, and the
+// slowest.
 constexpr size_t kMostClassRows = 16;
 
-// Of ranks that work: first start to last end, and the most work.
+// Takes the time from first start to last end of ranks that work, and the most
+// work.
 void TakeTimes(const std::vector<RankTimes>& row, DpClassReport* out) {
   bool any = false;
   double first_s = 0;

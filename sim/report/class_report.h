@@ -18,16 +18,16 @@ struct DpClassReport {
   int replicas = 0;
   int first_replica = 0;
   std::string schedule;
-  int microbatches = 0;  // of one replica
-  // Of one replica's gradients in the sum over all replicas; over all replicas
-  // they add up to 1.
+  int microbatches = 0;  // for one replica
+  // Weight of one replica's gradients in the sum over all replicas; over all
+  // replicas weights add up to 1.
   double gradient_weight = 0;
   // As configured: factor on the times, and the rank that it concerns (-1:
   // all).
   double slower = 1;
   int slow_rank = -1;
-  // Of its slowest replica, first iteration: first start to last end of passes
-  // on any rank, and the pass time of the busiest rank.
+  // Times of its slowest replica, first iteration: first start to last end of
+  // passes on any rank, and the pass time of the busiest rank.
   double span_s = 0;
   double busy_s = 0;
   std::vector<double> peak_activations;   // [rank]
@@ -39,7 +39,7 @@ struct ClassesReport {
   std::vector<DpClassReport> classes;
   int slowest = 0;    // the class whose times the Report gives
   int hungriest = 0;  // the one whose memory it gives in full
-  // Of the longest span of a class, how much the shortest is shorter.
+  // Part of the longest span of a class by which the shortest is shorter.
   double spread = 0;
 };
 

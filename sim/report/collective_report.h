@@ -12,11 +12,11 @@ struct Program;
 
 struct CollectiveReport {
   int group = 0;
-  std::vector<int> ranks;  // of each of its replicas
+  std::vector<int> ranks;  // in each of its replicas
   int members = 0;
   bool contexts = false;  // they are devices: parts of a context, too
   std::string kind;       // OpKindName
-  double bytes = 0;       // of the whole buffer
+  double bytes = 0;       // the whole buffer
   // "ring", "recursive doubling", "tree", "hierarchical" or "measured".
   std::string algorithm;
   double seconds = 0;  // alone on the network

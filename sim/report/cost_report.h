@@ -22,7 +22,7 @@ struct OpCost {
   std::string op;     // "qkv"
   std::string pass;   // "F", "B", "W"
   double flops = 0;
-  double bytes = 0;         // of HBM
+  double bytes = 0;         // to and from HBM
   double seconds = 0;       // computing
   double comm_seconds = 0;  // and not hidden by it
   // Exchanging beside passes of another microbatch; what the host does.
@@ -33,13 +33,13 @@ struct OpCost {
   // known (sim/cost/op_time.h).
   std::string how;
   double error = 0;
-  // Of all F, B and W of the model's blocks; nothing recomputed.
+  // Share of all F, B and W of the model's blocks; nothing recomputed.
   double share = 0;
 };
 
 struct CostReport {
   DeviceSpec device;
-  std::vector<StageCosts> stages;  // of one microbatch
+  std::vector<StageCosts> stages;  // for one microbatch
   double optimizer_s = 0;
   std::vector<OpCost> ops;
 };

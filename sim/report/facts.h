@@ -14,7 +14,7 @@ namespace pipewright {
 struct ReportFact {
   enum class Kind {
     kPlain,
-    kOwnParam,  // of the schedule: its name may be anything
+    kOwnParam,  // a parameter of the schedule: its name may be anything
     kProfile,   // reports with a section on the profile name it there
   };
   std::string name;  // "pp", "pass times estimated for"

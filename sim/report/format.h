@@ -13,7 +13,7 @@ namespace pipewright {
 // The unit in which all times of a table or an axis are printed.
 struct TimeUnit {
   absl::string_view name;  // "s", "ms", "us", "ns"
-  double seconds = 1;      // of one such unit
+  double seconds = 1;      // one such unit
 };
 
 // The largest unit in which `largest_s` is at least 1; seconds for 0.

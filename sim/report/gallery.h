@@ -23,7 +23,7 @@ struct GalleryEntry {
   std::string refusal;
   Report report;
   std::shared_ptr<const Program> program;
-  std::vector<TraceOp> ops;  // of the first iteration of one replica
+  std::vector<TraceOp> ops;  // one replica's first iteration
 };
 
 struct Gallery {

@@ -20,7 +20,7 @@ struct Box {
   Style style = Style::kOther;
   // An overlapped pair (X&Y) that an engine gives one time shares the height.
   Part part = Part::kWhole;
-  double joint_end_s = 0;  // of an overlapped pair, on its first box
+  double joint_end_s = 0;  // end of an overlapped pair, on its first box
 };
 
 using GridRow = std::vector<Box>;  // by start
@@ -42,7 +42,7 @@ struct GridRows {
 GridRows CollectRows(const Program& program, const std::vector<TraceOp>& ops,
                      int replica, int iteration);
 
-// Of the second replica of a bidirectional schedule.
+// True for the second replica of a bidirectional schedule.
 bool IsReplicaB(const TraceOp& op);
 // "3", or "3s1" with several slices; "" for what is no pass.
 std::string BoxLabel(const Program& program, const TraceOp& op);

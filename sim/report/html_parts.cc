@@ -127,7 +127,7 @@ std::string BarChartSvg(const std::vector<double>& values,
                         absl::string_view name, absl::string_view bar_name) {
   constexpr double kWidth = 960;
   constexpr double kTop = 22;      // room for values
-  constexpr double kHeight = 140;  // of the largest bar
+  constexpr double kHeight = 140;  // height of the largest bar
   constexpr double kWidestSlot = 72;
   constexpr double kLabelPx = 30;
   double largest = 0;

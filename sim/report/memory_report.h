@@ -25,12 +25,12 @@ struct MemoryChange {
 };
 
 struct MemoryReport {
-  std::shared_ptr<const Schedule> schedule;  // of the passes named
+  std::shared_ptr<const Schedule> schedule;  // schedule of the passes named
   std::shared_ptr<const ScheduleMemory> memory;
-  std::optional<double> limit_bytes;  // of one device
+  std::optional<double> limit_bytes;  // for one device
   std::string limit_source;           // "system.memory", "H100 SXM5 80GB"
   std::vector<MemoryChange> changes;  // most helpful first; when it fits not
-  // Of the host of a node, which all devices on it share.
+  // Limit of a node's host, which all devices on it share.
   std::optional<double> host_limit_bytes;
   // [node][rank]: devices of that rank there. Empty without a system: then the
   // limit is that of one device.

@@ -12,7 +12,7 @@ namespace pipewright {
 class Json;
 
 struct RankOffloadReport {
-  int64_t activations = 0;  // of an iteration: a microbatch, chunk and slice
+  int64_t activations = 0;  // in an iteration: a microbatch, chunk and slice
   int64_t candidates = 0;   // that the strategy names
   int64_t offloaded = 0;
   // The compute stream waits for nothing but copies: of an L, for what a pass

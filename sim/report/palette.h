@@ -30,13 +30,13 @@ enum class Style : uint8_t {
   kOffload,
   kLoad,
   kHost,
-  kCopyWait,  // of the compute stream, for nothing but a copy
+  kCopyWait,  // the compute stream waits for nothing but a copy
   kOther,
 };
 inline constexpr int kNumStyles = 12;
 
 Style StyleOf(const TraceOp& op);
-// Of a legend: "F forward", "collective".
+// Label in a legend: "F forward", "collective".
 absl::string_view StyleLabel(Style style);
 
 // Chunk 0 has the full colour, later chunks are lighter.

@@ -12,7 +12,7 @@ namespace pipewright {
 // classes, without context and fragmentation; empty without a model.
 std::vector<double> PeakMemoryOf(const Report& report);
 
-// Of the rank that has most; 0 without a model.
+// Peak of the rank that has most; 0 without a model.
 double MostPeakMemoryOf(const Report& report);
 
 }  // namespace pipewright

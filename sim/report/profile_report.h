@@ -16,14 +16,15 @@ struct ProfileReport {
   std::string description;  // device and date
   std::string type;         // "bf16"
   std::vector<ProfiledTime> times;
-  std::vector<StageCosts> stages;  // of one microbatch
+  std::vector<StageCosts> stages;  // for one microbatch
   double optimizer_s = 0;
   double split_price = 0;    // (B + W) / BW of a layer; 0: not measured
   std::string interference;  // what of it the run had: "off", "on"
-  // Of gradients and parameters that are timed as measured, "all_reduce over
-  // 4"; "": none, the network times them.
+  // Collectives of gradients and parameters that are timed as measured,
+  // "all_reduce over 4"; "": none, the network times them.
   std::string collectives;
-  // Of the whole profile, predicted from the others; 0 without any.
+  // Median error of the profile's shapes, each predicted from the others, and
+  // their number; 0 without any.
   double left_out_median = 0;
   int left_out_shapes = 0;
 };

@@ -17,7 +17,8 @@
 namespace pipewright {
 namespace {
 
-// Of all stretches together; about 20 % of error of their number.
+// Failures in all stretches together that are too few: their number errs by
+// about 20 %.
 constexpr double kFewFailures = 20;
 
 struct NamedInterval {

@@ -19,13 +19,13 @@ struct ReliabilityReport {
   int seeds = 0;  // stretches that were drawn
   uint64_t seed = 0;
   bool interval_given = true;  // or Daly's
-  TimeParts mean;              // of the stretches
+  TimeParts mean;              // mean of the stretches
   double error = 0;            // standard error of mean.kept; 0 of one stretch
   double p5 = 0;               // quantiles of what is kept
   double p50 = 0;
   double p95 = 0;
-  double failures = 0;  // of a stretch, mean
-  TimeParts formula;    // of a long run
+  double failures = 0;  // mean of a stretch
+  TimeParts formula;    // for a long run
   // What is left of a horizon by the mean: whole steps are not counted.
   std::optional<double> steps;
   std::optional<double> tokens;

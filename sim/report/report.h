@@ -92,15 +92,16 @@ struct Report {
   bool steady = false;
   bool measured = false;                 // by a clock (RunSummary)
   std::optional<Throughput> throughput;  // where the tokens are known
-  std::optional<CostReport> costs;       // of estimated pass times
-  std::optional<ProfileReport> profile;  // of measured ones
+  std::optional<CostReport> costs;       // for estimated pass times
+  std::optional<ProfileReport> profile;  // for measured ones
   std::optional<JitterReport> jitter;    // where durations are drawn
   std::optional<bool> fits;              // only where a limit is given
   std::vector<RollbackReport> rollbacks;
-  // Of pipelines that are never flushed: one a rank (weight_versions.h).
+  // Steps behind, and versions of weights, in pipelines that are never flushed,
+  // one a rank (weight_versions.h).
   std::vector<int> staleness;
   std::vector<int> weight_versions;
-  std::optional<double> microbatches_per_s;  // of all replicas
+  std::optional<double> microbatches_per_s;  // all replicas together
   std::vector<double> peak_activations;
   // What they were counted with, where they were counted.
   std::optional<double> held_until_weight;
@@ -109,10 +110,10 @@ struct Report {
   std::optional<SequenceReport> sequences;  // where lengths are given
   std::optional<SlowReport> slow;           // where devices or links are slow
   std::optional<ReliabilityReport> reliability;  // where devices fail
-  // Where the configuration leaves rings.
+  // Filled if the configuration leaves rings.
   std::vector<CollectiveReport> collectives;
   std::vector<RankReport> ranks;
-  // Where not all data-parallel replicas run the same.
+  // Set if not all data-parallel replicas run the same.
   std::optional<ClassesReport> dp_classes;
   int64_t ops = 0;
   double bytes_sent = 0;

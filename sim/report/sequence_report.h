@@ -13,11 +13,11 @@ struct SequenceReport {
   std::string source;  // "longalign", "lengths.csv", "histogram"
   std::string packer;
   std::string packer_cost;
-  int64_t samples = 0;  // of all replicas
+  int64_t samples = 0;  // all replicas together
   int64_t tokens = 0;
   int64_t longest = 0;
   int64_t max_token_len = 0;
-  int classes = 1;                  // of replicas that run alike
+  int classes = 1;                  // groups of replicas that run alike
   std::vector<int> microbatches;    // [replica]
   std::vector<int64_t> of_replica;  // tokens, [replica]
 

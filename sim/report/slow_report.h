@@ -15,7 +15,7 @@ struct SlowReport {
   struct Row {
     std::string name;  // "node0/gpu3", "replica2/rank3", "node0/nic1/up"
     double factor = 1;
-    int replica = -1;  // of devices
+    int replica = -1;  // for devices
     int rank = -1;
   };
   // Devices, or links.

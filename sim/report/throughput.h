@@ -10,7 +10,7 @@ namespace pipewright {
 
 class Json;
 
-// Of one token, forward and backward, and where they are from.
+// FLOPs of one token, forward and backward, and where they are from.
 struct TokenFlops {
   double model = 0;         // what the model needs
   double recomputed = 0;    // executed on top, by choice of recomputation

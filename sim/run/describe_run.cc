@@ -16,7 +16,8 @@ namespace {
 // As most papers count it.
 constexpr bool kHalveCausal = false;
 
-// Of samples of different lengths: equal ones with as much attention a token.
+// FLOPs of one token. Samples of different lengths count as equal ones with as
+// much attention a token.
 TokenFlops FlopsOf(const PreparedModel& model,
                    const std::optional<PreparedSequences>& sequences) {
   const ModelSpec& spec = model.spec;
@@ -295,7 +296,7 @@ void DescribeRun(const PreparedRun& run, Report* report) {
   }
   report->waiting = ChoiceName(WaitingChoices(), run.lower.wait_rule);
   if (run.offload) {
-    // Of the class whose times the report gives.
+    // Describes the class whose times the report gives.
     report->offload =
         ReportOffload(report->dp_classes && !run.classes.empty()
                           ? *run.classes[report->dp_classes->slowest].run

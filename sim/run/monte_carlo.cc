@@ -23,7 +23,7 @@
 namespace pipewright {
 namespace {
 
-// Of the steps of one draw: one period, after the start of the pipeline.
+// Steps of one draw: one period, after the start of the pipeline.
 constexpr int kNoisyIterations = 2;
 
 // What the draws of a strategy have in common.

@@ -22,7 +22,7 @@ namespace pipewright {
 class Json;
 
 struct SeedSample {
-  std::string name;                  // of the strategy
+  std::string name;                  // name of the strategy
   std::vector<double> iterations_s;  // [draw]
   double mean_s = 0;
   double error_s = 0;  // standard error of the mean
@@ -35,9 +35,9 @@ SeedSample SummarizeDraws(std::string name, std::vector<double> iterations_s);
 
 struct MonteCarlo {
   int draws = 0;
-  int64_t seed = 0;  // of the first draw
+  int64_t seed = 0;  // seed of the first draw
   std::vector<SeedSample> strategies;
-  std::vector<PairedTest> tests;  // of several strategies
+  std::vector<PairedTest> tests;  // between several strategies
   std::vector<std::string> warnings;
 };
 

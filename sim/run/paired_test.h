@@ -20,7 +20,7 @@ struct PairedTest {
   size_t first = 0;  // index of a strategy
   size_t second = 0;
   double difference = 0;  // mean of second - first, in the samples' unit
-  double half = 0;        // of its 95 % interval
+  double half = 0;        // half of its 95 % interval
   double t = 0;           // 0 where all differences are the same
   double p = 1;           // two-sided; 0: all differences are the same
   bool significant = false;

@@ -69,7 +69,7 @@ bool HasCopies(const Program& program) {
 // Operations of a run that is worth a second one.
 constexpr double kMostRunTwice = 1e6;
 
-// Of all replicas and iterations, whatever an engine makes of them.
+// Operations of all replicas and iterations, whatever an engine makes of them.
 double OpsOf(const Program& program) {
   double ops = 0;
   const std::vector<int> replicas = program.ReplicasOfClasses();

@@ -32,7 +32,7 @@ struct Program;
 // anything.
 struct SimulateOptions {
   TraceSink* trace = nullptr;          // gets the operations; may be null
-  Progress* progress = nullptr;        // of the engine; may be null
+  Progress* progress = nullptr;        // told by the engine; may be null
   const EngineInfo* engine = nullptr;  // null: that of the configuration
   bool interval = false;               // Report::interval: replays the step
   // Sees what would run; an error ends it there. May be null.

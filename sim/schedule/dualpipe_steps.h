@@ -17,7 +17,7 @@ struct DualPipeRank {
   Phase phases[2];
   int distance = 0;      // ranks between this one and the entry of phase 0
   int half = 1;          // ranks from that entry to the turn
-  int microbatches = 0;  // of each phase, at least 2 * half
+  int microbatches = 0;  // in each phase, at least 2 * half
 };
 
 // Appends the order of `rank`: F, BW, split B and W, and joint (F&BW).

@@ -59,8 +59,7 @@ std::string MarkedGrid(const GridSource& source,
   for (int rank = 0;
        rank < source.ranks && static_cast<int>(rows.size()) < kMaxGridRows;
        ++rank) {
-    // Where not all ranks fit, those that have ended are left out: they say
-    // least.
+    // If not all ranks fit, those that have ended are left out: they say least.
     const bool ended = positions[rank] >= source.size(rank);
     if (source.ranks <= kMaxGridRows || !ended) rows.push_back(rank);
   }

@@ -13,7 +13,7 @@
 
 namespace pipewright {
 
-// Of one microbatch through a stage.
+// Times of one microbatch through a stage.
 struct StageTimes {
   double forward = 0;
   double backward_input = 0;

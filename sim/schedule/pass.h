@@ -97,7 +97,7 @@ class Pass {
     return Pass(kind, 0, chunk, 0, direction).lane();
   }
   static constexpr int LaneCount(int vpp) { return 2 * vpp * kNumPassKinds; }
-  // Of a lane's index.
+  // Kind by a lane's index.
   static constexpr PassKind KindOf(uint64_t lane) {
     return static_cast<PassKind>(lane % kNumPassKinds);
   }

@@ -75,7 +75,7 @@ class SparseStates {
   absl::flat_hash_map<int64_t, uint8_t> states_;
 };
 
-// Whether `pass`, whose state is states[index], may come next.
+// True if `pass`, whose state is states[index], may come next.
 template <typename View>
 inline bool Runs(View&& states, int64_t index, Pass pass, int slices) {
   const Rule rule = RuleOf(pass);

@@ -153,7 +153,7 @@ absl::StatusOr<ScheduleMatch> FindSchedule(absl::string_view name) {
   if (own != Rows().end()) return ScheduleMatch{&own->second, {}};
   const absl::string_view bare = absl::StripPrefix(lower, "schedule");
   std::vector<std::string> known;
-  std::vector<std::string> derived;  // of the class that is asked for
+  std::vector<std::string> derived;  // those of the class that is asked for
   for (const ScheduleInfo* info : AllSchedules()) {
     known.push_back(info->name);
     if (!info->torch_name.empty() &&

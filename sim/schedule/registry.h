@@ -31,7 +31,7 @@ struct Claim {
   enum class Metric {
     kBubblePerRank,    // longest rank span minus m(F+B+W)
     kBubbleGlobal,     // global span minus m(F+B+W)
-    kPeakActivations,  // of one rank, unit of peak_activations
+    kPeakActivations,  // on one rank, unit of peak_activations
   };
   enum class Sense { kExact, kUpperBound };
 
@@ -89,9 +89,9 @@ struct ScheduleInfo {
   // placement of pp * vpp stages will do.
   Placement (*placement)(const ScheduleParams&) = LoopPlacement;
   std::vector<Claim> claims;
-  // Where the schedule itself cuts the sequence: what each slice costs
-  // relative to the others, one factor a slice, empty for all alike. May
-  // choose their number where `slices` is 1. Error: as of `build`.
+  // Costs of slices relative to each other, if the schedule itself cuts the
+  // sequence: one factor a slice, empty for all alike. May choose their number
+  // if `slices` is 1. Error: as of `build`.
   std::function<absl::StatusOr<std::vector<double>>(const ScheduleParams&)>
       slice_factor = {};
   // What goes to the host unless the strategy says otherwise.

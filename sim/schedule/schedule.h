@@ -40,7 +40,7 @@ struct StepGap {
 struct Schedule {
   std::string name;  // the path, where it was read from a file
   Placement placement = Placement::Plain(1);
-  int microbatches = 0;  // of both directions together
+  int microbatches = 0;  // in both directions together
   int slices = 1;
   // Microbatches whose passes of one chunk and direction make up a unit of
   // work, from the first on; 0: the schedule has no such units.
@@ -57,8 +57,8 @@ struct Schedule {
   // Where the schedule leaves time steps empty that its passes do not need
   // (sim/program/time_steps.h): [rank], by action. Empty: nowhere.
   std::vector<std::vector<StepGap>> gaps;
-  // Of the file `name`, for messages: the line of each rank's order. Empty
-  // where the schedule was built.
+  // Line of each rank's order in the file `name`, for messages. Empty if the
+  // schedule was built.
   std::vector<int> lines;
 
   int pp() const { return placement.pp(); }

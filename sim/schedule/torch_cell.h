@@ -17,8 +17,8 @@ enum class TorchLetter : uint8_t { kF, kI, kW, kB, kBW, kNone };
 struct TorchKind {
   absl::string_view name;
   StepKind step;
-  TorchLetter letter;  // of a pass
-  bool forward;        // of a transfer
+  TorchLetter letter;  // for a pass
+  bool forward;        // for a transfer
 };
 
 struct TorchAction {

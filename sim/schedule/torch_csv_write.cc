@@ -48,7 +48,7 @@ std::string Rows(const Schedule& schedule, const std::vector<StepList>& lists) {
   std::string csv;
   for (int rank = 0; rank < schedule.pp(); ++rank) {
     const StepList& list = lists[rank];
-    bool inside = false;  // of an overlapped pair
+    bool inside = false;  // true inside an overlapped pair
     for (size_t index = 0; index < list.size(); ++index) {
       const Step& step = list[index];
       const bool opens =

@@ -15,7 +15,7 @@ enum class StepKind : uint8_t {
   kPass,
   kSend,
   kReceive,
-  // Of a sharded stage (FSDP), as PyTorch's files have them: parameters
+  // Steps of a sharded stage (FSDP), as PyTorch's files have them: parameters
   // gathered, freed, gradients scaled and reduced.
   kUnshard,
   kReshard,

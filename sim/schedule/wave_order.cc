@@ -114,7 +114,7 @@ class WavePlan {
   std::vector<Rank> ranks_;
   std::priority_queue<Event> events_;
   int entered_ = 0;    // microbatches that stage 0 has begun
-  int in_flight_ = 0;  // of them, those whose last backward has not ended
+  int in_flight_ = 0;  // those of them whose last backward has not ended
   ScheduleBuilder& builder_;
 };
 

@@ -27,7 +27,7 @@ struct Argument {
   int line = 0;
 };
 
-// Of a flag that is a switch in some forms and a value in others.
+// True if a flag is on. It is a switch in some forms and has a value in others.
 bool IsOn(const Argument& argument) {
   return argument.values.empty() ||
          (argument.values[0] != "false" && argument.values[0] != "False" &&

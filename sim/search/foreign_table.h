@@ -10,7 +10,7 @@
 
 namespace pipewright {
 
-// Of a degree, of layers and of samples.
+// Largest degree, number of layers and number of samples.
 inline constexpr int64_t kMostForeignNumber = 1 << 20;
 
 // A number of the model.

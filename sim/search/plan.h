@@ -31,7 +31,7 @@ struct PlanOptions {
   int workers = 1;
   // Confirmations at most; 0: as many as it takes.
   int most_confirmed = 24;
-  std::string jitter = "3%";  // of a confirmation; costs.seed is its seed
+  std::string jitter = "3%";  // a confirmation's; costs.seed is its seed
   bool confirm = true;
   // A fault on purpose, for tests: bounds are this many times too high.
   double bound_factor = 1;
@@ -45,18 +45,18 @@ struct PlanCounts {
   int64_t simulated = 0;
   int64_t refused = 0;
   int64_t tried = 0;  // were prepared, some for what they are without copies
-  std::map<std::string, int64_t> reasons;  // of what was refused
+  std::map<std::string, int64_t> reasons;  // why points were refused
 };
 
 // A point that was simulated.
 struct PlanResult {
   PlanPoint point;
   int64_t order = 0;       // in the enumeration
-  double bound_s = 0;      // of iteration_s
+  double bound_s = 0;      // bound of iteration_s
   double iteration_s = 0;  // engine fast
   double tokens_per_s = 0;
   double peak_bytes = 0;              // MostPeakMemoryOf its report
-  std::optional<double> cost;         // of 1e9 tokens, where a price is given
+  std::optional<double> cost;         // for 1e9 tokens, where a price is given
   std::optional<double> confirmed_s;  // simgrid with jitter
   double score = 0;  // what is minimised: seconds, or seconds * devices
 };
@@ -69,7 +69,7 @@ struct PlanOutcome {
   // The winner's run again: of engine fast, with its interval.
   std::optional<Report> report;
   std::optional<StepInterval> interval;
-  std::vector<std::string> warnings;  // of the winner, each once
+  std::vector<std::string> warnings;  // the winner's, each once
   // The winner with even layers, where it has others and even ones exist.
   std::optional<double> even_s;
   bool even_fits = true;
@@ -81,8 +81,8 @@ struct PlanOutcome {
   double smallest_bytes = 0;
   double limit_bytes = 0;
   std::vector<std::string> help;
-  // Of the points that memory alone keeps out the one with the lowest bound;
-  // that bound, in the unit of scores.
+  // Point with the lowest bound of those that memory alone keeps out; that
+  // bound, in the unit of scores.
   std::optional<PlanPoint> kept_out;
   double kept_out_s = 0;
 };

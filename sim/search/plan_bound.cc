@@ -21,7 +21,8 @@ double LeastOf(const std::vector<double>& factors) {
   return least;
 }
 
-// Of stages or ranks, of which there are few: a bound takes a microsecond.
+// Values of stages or ranks, of which there are few: a bound takes a
+// microsecond.
 template <typename Value>
 using Short = absl::InlinedVector<Value, 64>;
 

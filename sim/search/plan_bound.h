@@ -27,13 +27,13 @@ struct Wiring;
 // Sums in another order differ by that much.
 inline constexpr double kBoundRounding = 1e-9;
 
-// Of a stage: seconds of one microbatch, dense parameters of one device.
+// Bounds of a stage: seconds of one microbatch, dense parameters of one device.
 struct StageBound {
   double forward_s = 0;
   double backward_input_s = 0;
   double backward_weight_s = 0;
-  // Of both as one pass, where that is less than the two (the host's launches);
-  // 0: their sum.
+  // Seconds of both as one pass, if that is less than the two (the host's
+  // launches); 0: their sum.
   double backward_full_s = 0;
   double parameters = 0;  // that are trained and of no expert
   double stepped = 0;     // experts included
@@ -63,8 +63,8 @@ class PlanBounds {
   // `space` must live as long as this.
   explicit PlanBounds(PlanSpace* space);
 
-  // Of every point of the group, in closed form: the pass time of the busiest
-  // rank, least warm-up and cool-down, the optimizer.
+  // Bound of every point of the group, in closed form: the pass time of the
+  // busiest rank, least warm-up and cool-down, the optimizer.
   double StepSeconds(const PlanGroup& group);
 
   // The same with what the point alone has: gradients and parameters on their
@@ -94,9 +94,10 @@ class PlanBounds {
   std::map<OffloadMode, std::vector<double>> LeastLive(const PlanGroup& group,
                                                        bool stops,
                                                        RunContext* context);
-  // Of a point, [rank] of which keeps that much besides what is always there.
+  // Bytes of a point, [rank] of which keeps that much besides what is always
+  // there.
   double BytesBeside(const PlanPoint& point, const std::vector<double>& live);
-  // Of a device; infinite where no limit is known.
+  // Limit of a device; infinite if none is known.
   double memory_limit() const { return memory_limit_; }
 
   // [stage]; empty where the times cannot be told by stage.
@@ -128,12 +129,12 @@ class PlanBounds {
   // What copies a point may have.
   struct Copies {
     bool half = false;               // as OffloadChoice
-    double most_s = 0;               // of a step
+    double most_s = 0;               // length of a step at most
     double bytes_per_s = 0;          // one way
     std::vector<StageBound> passes;  // [stage]; empty: no time is known
   };
   using MemoryOfStages = std::vector<const StageMemory*>;
-  // Of one way to split the model.
+  // Stages of one way to split the model.
   struct KnownStages {
     std::mutex mutex;
     std::vector<
@@ -142,11 +143,11 @@ class PlanBounds {
   };
   struct StageMemories {
     std::vector<double> fixed;   // [rank], of a process too
-    std::vector<double> summed;  // of `fixed`, that of its stages
+    std::vector<double> summed;  // part of `fixed` for its stages
     MemoryOfStages stages;
   };
   std::optional<StageMemories> StageMemoriesOf(const PlanPoint& point);
-  // Of runs with the same degrees and microbatch size.
+  // Links of runs with the same degrees and microbatch size.
   struct Links {
     // A message of the first replica to the next rank, and from there; [rank].
     std::vector<double> next_s;
@@ -221,7 +222,7 @@ class PlanBounds {
   struct Own {
     std::vector<StageBound> stages;
     Extra extra;
-    double step_s = 0;  // of the optimizer
+    double step_s = 0;  // step of the optimizer
     bool is_longer = false;
   };
   Own OwnOf(const PlanPoint& point, const ScheduleFacts& facts);
@@ -252,7 +253,7 @@ class PlanBounds {
   PlanSpace* space_;
   bool synchronised_ = false;
   double memory_limit_ = 0;
-  double least_factor_ = 1;  // of a pass, whatever its microbatch
+  double least_factor_ = 1;  // factor of a pass, whatever its microbatch
   bool is_exact_ = false;    // passes take what Stages says, no more
   std::mutex mutex_;
   using BlockKey =

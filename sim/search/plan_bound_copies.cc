@@ -117,7 +117,7 @@ std::optional<PlanBounds::Times> PlanBounds::TimesOf(
     const Links& links) {
   const Schedule& schedule = *order.schedule;
   const int pp = schedule.pp();
-  // Of messages between neighbours alone.
+  // Delays of messages between neighbours alone.
   std::vector<double> delays;
   for (const WiredChannel& channel : order.wiring->channels) {
     const int ahead = (channel.to_rank - channel.from_rank + pp) % pp;
@@ -265,7 +265,8 @@ double PlanBounds::TimedLive(
   return least;
 }
 
-// Of what stands ready to be taken away by chunks, what copies are chosen for.
+// Most bytes that copies are chosen for, of what stands ready to be taken away
+// by chunks.
 double PlanBounds::MostChosen(const Schedule& schedule,
                               std::vector<double> of_chunk, double largest,
                               bool half) {

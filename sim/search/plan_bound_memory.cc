@@ -15,7 +15,7 @@
 namespace pipewright {
 namespace {
 
-// Of as many blocks of the same kinds, where no layer is frozen.
+// True for as many blocks of the same kinds, if no layer is frozen.
 bool AreAlike(const std::vector<StageBlock>& one,
               const std::vector<StageBlock>& other) {
   return std::equal(one.begin(), one.end(), other.begin(), other.end(),
@@ -77,7 +77,7 @@ std::optional<PlanBounds::StageMemories> PlanBounds::StageMemoriesOf(
     known = of.get();
   }
   StageMemories memories;
-  // Of every process.
+  // Context of every process.
   memories.fixed.assign(
       group.pp, base.strategy.memory_context_bytes.value_or(
                     space_->probe().memory
@@ -272,7 +272,7 @@ double PlanBounds::BytesBeside(const PlanPoint& point,
                      double) { return live[rank]; })[0];
 }
 
-// Of a rank between passes at its fullest; `copies` may be null.
+// Bytes of a rank between passes at its fullest; `copies` may be null.
 double PlanBounds::LiveBytes(const Order& order, int rank,
                              const MemoryOfStages& stages,
                              const Copies* copies) const {
@@ -292,9 +292,9 @@ double PlanBounds::LiveBytes(const Order& order, int rank,
   return live;
 }
 
-// Of what is kept, by the rules of sim/offload: O end before the pass begins
-// and L begin behind it, one after the other in each direction, and a rank's
-// passes and copies all fit into the step.
+// Most of what is kept that can be away, by the rules of sim/offload: O end
+// before the pass begins and L begin behind it, one after the other in each
+// direction, and a rank's passes and copies all fit into the step.
 double PlanBounds::MostAway(const Order& order, int rank, const Held& held,
                             const MemoryOfStages& stages,
                             const Copies& copies) const {

@@ -21,11 +21,11 @@ struct PlanLayout {
   bool given = false;           // that of the configuration, whatever it is
 };
 
-// Of `layers` layers on pp * vpp stages; "even" first, where it exists. A
-// stage inside holds the whole number of layers below the mean or one more;
-// the first stage up to one fewer, the last up to two. Layers that are left
-// over go one to a stage, early (first chunk) or late (last one), from a low, a
-// middle or a high place in it outwards. No two are alike.
+// Layouts of `layers` layers on pp * vpp stages; "even" first, if it exists. A
+// stage inside holds the whole number of layers below the mean or one more; the
+// first stage up to one fewer, the last up to two. Layers that are left over go
+// one to a stage, early (first chunk) or late (last one), from a low, a middle
+// or a high place in it outwards. No two are alike.
 std::vector<PlanLayout> LayoutsOf(int64_t layers, int pp, int vpp);
 
 // The value of --fix layout=... that is no name of a family: Megatron's string

@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kRowsShown = 10;
 
-// Of a step: what makes it last, largest share first.
+// Part of a step that makes it last.
 struct Limit {
   std::string name;
   double share = 0;
@@ -45,7 +45,7 @@ std::vector<Limit> LimitsOf(const Report& report) {
 
 struct Margin {
   double share = 0;  // by which the next is slower than the best
-  size_t row = 0;    // of the next
+  size_t row = 0;    // row of the next
 };
 
 // Over the first that is slower by more than rounding; nothing without one.
@@ -134,7 +134,7 @@ std::string CountsText(const PlanCounts& counts) {
   return out;
 }
 
-// Of the winner's layout against the even one, where both were simulated.
+// Compares the winner's layout with the even one, if both were simulated.
 std::optional<std::pair<double, bool>> AgainstEven(const PlanOutcome& outcome) {
   if (!outcome.even_s || outcome.ranked.empty()) return {};
   const double best = outcome.ranked[0].iteration_s;

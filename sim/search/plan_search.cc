@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kBatch = 32;        // points that are worked on together
 constexpr size_t kGroupBatch = 256;  // groups
 constexpr size_t kMostWaiting = 1 << 16;
-constexpr int64_t kOrders = 64;  // of the points of a group, at most
+constexpr int64_t kOrders = 64;  // orders of a group's points, at most
 
 // Calls work(0) to work(count - 1) on some threads.
 void InThreads(int workers, size_t count,
@@ -67,7 +67,7 @@ void PlanSearch::Explore() {
     const double group_s =
         next_group_ < groups_.size() ? groups_[next_group_].score : kNone;
     const double point_s = points_.empty() ? kNone : points_.top().score;
-    // Where little fits without copies they do not wait for ever.
+    // If little fits without copies, they do not wait for ever.
     const bool waits = best_.size() < kExact && std::isfinite(group_s) &&
                        waiting_.size() < kMostWaiting;
     const double waiting_s =

@@ -36,7 +36,7 @@ struct PlanRequest {
 // Names that --fix takes, with what each means.
 struct PlanAxis {
   const char* name;
-  const char* path;  // of the configuration; "" for the layout
+  const char* path;  // path in the configuration; "" for the layout
   const char* rule;
 };
 const std::vector<PlanAxis>& PlanAxes();
@@ -55,7 +55,7 @@ struct PlanGroup {
   int16_t schedule = 0;  // index of PlanSpace::schedules()
   int16_t layout = 0;    // index of PlanSpace::Layouts(pp, vpp)
   Recompute recompute = Recompute::kNone;
-  // Of PlanSpace::shardings and offloads: how many of each.
+  // Number of PlanSpace::shardings that its points have.
   uint8_t num_shardings = 1;
   friend bool operator==(const PlanGroup&, const PlanGroup&) = default;
 };

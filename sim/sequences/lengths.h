@@ -52,8 +52,8 @@ struct LengthBin {
   int64_t most = 1;
   double weight = 0;
 };
-// Of entries "LENGTH:WEIGHT" and "LOW-HIGH:WEIGHT"; inside a bin all lengths
-// are alike. Errors: as ParseLengthLaw.
+// Bins of entries "LENGTH:WEIGHT" and "LOW-HIGH:WEIGHT"; inside a bin all
+// lengths are alike. Errors: as ParseLengthLaw.
 absl::StatusOr<std::vector<LengthBin>> ParseHistogram(
     const std::vector<std::string>& entries);
 

@@ -21,7 +21,7 @@ struct MinibatchTime {
   // Sum over microbatches of the slowest device's; one with fewer idles.
   double lockstep_s = 0;
   double one_sided_s = 0;  // the slowest device's sum
-  double work_s = 0;       // of all devices
+  double work_s = 0;       // sum of all devices
   int devices = 0;
 
   // The part of all devices' time that is not work.

@@ -32,7 +32,7 @@ enum class Packer : uint8_t {
 
 struct PackerTraits {
   Packer packer;
-  const char* name;   // of sequences.packer
+  const char* name;   // name in sequences.packer
   const char* other;  // in the paper
   // Every device has equally many microbatches, whatever the lengths.
   bool same_microbatches;
@@ -78,20 +78,20 @@ inline constexpr TokenFit kFit7B = {4.348357, 8.768377};
 
 struct SampleCost {
   PackerCost kind = PackerCost::kLinear;
-  // Of kFlops: weights of all linear layers over the outputs of all query
-  // projections.
+  // Weights of all linear layers over the outputs of all query projections, for
+  // kFlops.
   double weights_over_queries = 0;
 
   double At(int64_t tokens) const;
 };
 
 struct PackRequest {
-  std::vector<int64_t> lengths;  // of a minibatch, of all devices
+  std::vector<int64_t> lengths;  // lengths in a minibatch, of all devices
   int devices = 1;
-  int64_t max_token_len = 0;  // of a microbatch that is packed
+  int64_t max_token_len = 0;  // limit of a microbatch that is packed
   Packer packer = Packer::kNone;
   SampleCost cost;
-  int least_microbatches = 1;  // of a device; of packers that choose
+  int least_microbatches = 1;  // for a device; for packers that choose
 };
 
 // [device][microbatch] -> indices of samples.

@@ -11,7 +11,7 @@
 namespace pipewright {
 namespace {
 
-constexpr double kEpsilon = 1e-6;  // of the program, in units of cost
+constexpr double kEpsilon = 1e-6;  // epsilon of the program, in units of cost
 
 struct CostSet {
   std::vector<std::pair<int, double>> items;  // index, cost
@@ -241,7 +241,7 @@ class Exchange {
   const std::vector<double>& costs_;
   Parts parts_;
   std::vector<PartKey> keys_;  // by part
-  std::vector<int> order_;     // of parts, the largest first
+  std::vector<int> order_;     // parts, the largest first
   std::vector<int> by_cost_;   // items
   std::vector<int> part_of_;   // by item
   std::vector<int> place_of_;  // by item, in its part

@@ -61,7 +61,7 @@ double Ratio(double work, double base, double tokens) {
 
 PassWorks PassWorks::OfCost(const SampleCost& cost) {
   PassWork work = {.linear = 1};
-  constexpr double kUnit = 32000;  // of the fit, tokens
+  constexpr double kUnit = 32000;  // unit of the fit, tokens
   if (cost.kind == PackerCost::kFit) {
     work = {.linear = kFit7B.linear / kUnit,
             .square = kFit7B.square / (kUnit * kUnit)};

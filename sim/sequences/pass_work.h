@@ -36,7 +36,7 @@ struct PassWorks {
   static PassWorks OfCost(const SampleCost& cost);
 };
 
-// Of the whole model: embedding excepted, which has no FLOPs.
+// Work of the whole model, but for the embedding, which has no FLOPs.
 // `recomputed`: the part of the layers that run their forward again, 0..1.
 PassWorks WorksOf(const ModelSpec& model, const TrainingSpec& training,
                   double recomputed);
@@ -52,8 +52,8 @@ struct MicrobatchFactors {
   std::vector<double> forward;  // [microbatch]
   std::vector<double> backward_input;
   std::vector<double> backward_weight;
-  int64_t tokens = 0;       // of all of them
-  int64_t most_tokens = 0;  // of one of them
+  int64_t tokens = 0;       // all of them together
+  int64_t most_tokens = 0;  // the most of one of them
 
   bool operator==(const MicrobatchFactors&) const = default;
 };

@@ -29,7 +29,8 @@ struct SweepAxis {
   // it. It may name fields of earlier axes and of the base.
   std::optional<Expression> when;
   std::string place;  // for messages: "sweep.yaml:4", "--sweep"
-  // Of the file that gives the axis, "sweeps/": its relative files are there.
+  // Folder of the file that gives the axis, "sweeps/": its relative files are
+  // there.
   std::string folder;
 
   // "strategy.tp", "strategy.tp,strategy.pp".

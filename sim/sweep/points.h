@@ -25,7 +25,7 @@ inline constexpr int kModelVersion = 11;
 
 // What all points have in common: a configuration with its layers.
 struct SweepBase {
-  std::string text;                             // of the file, "" without one
+  std::string text;                             // the file's, "" without one
   std::string source;                           // its name
   std::vector<std::vector<ConfigEdit>> layers;  // --set, then flags
 };
@@ -51,8 +51,8 @@ class SweepPoints {
   // The configuration of a point. Error: values that exclude each other.
   absl::StatusOr<RunConfig> At(const SweepChoices& choices) const;
 
-  // Of the configuration (which file or flag has said it does not matter), the
-  // contents of all files that it names, the engine and kModelVersion. One
+  // Hash of the configuration (which file or flag has said it does not matter),
+  // the contents of all files that it names, the engine and kModelVersion. One
   // that does not exist (At fails) is hashed by its choices.
   PointHash HashOf(const RunConfig& config) const;
   PointHash HashOfRefused(const SweepChoices& choices) const;
@@ -89,7 +89,7 @@ class SweepPoints {
 };
 
 std::string HashText(const PointHash& hash);
-// Of 32 hexadecimal digits; of another text none that a point has.
+// Hash by 32 hexadecimal digits; by another text one that no point has.
 PointHash HashOfText(const std::string& text);
 
 }  // namespace pipewright

@@ -50,9 +50,9 @@ class Evaluator {
 
 struct PoolOptions {
   int workers = 1;
-  bool threads = true;   // of one process; false: each a process
-  double timeout_s = 0;  // of a point; 0: none
-  int retries = 2;       // of a point that crashes or times out
+  bool threads = true;   // threads of one process; false: each a process
+  double timeout_s = 0;  // limit of a point; 0: none
+  int retries = 2;       // for a point that crashes or times out
 };
 
 using EvaluateFunction =
@@ -123,7 +123,7 @@ class WorkerPool : public Evaluator {
   int watched_ = -1;
 };
 
-// Of a worker: takes tasks from `file` and sends results until it ends.
+// Works for a pool: takes tasks from `file` and sends results until it ends.
 // `at_once`: each result by itself.
 void ServeLane(int file, bool at_once, const EvaluateFunction& evaluate);
 

@@ -21,7 +21,7 @@ namespace pipewright {
 
 struct SweepRow {
   std::string hash;      // 32 hexadecimal digits
-  bool current = false;  // of this kModelVersion
+  bool current = false;  // made by this kModelVersion
   int model_version = 0;
   std::string status;  // NameOf(PointStatus)
   int exit = 0;

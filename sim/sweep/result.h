@@ -22,7 +22,7 @@ enum class PointStatus : uint8_t {
 const char* NameOf(PointStatus status);
 
 struct PointResult {
-  PointHash hash = {};  // of whoever stores it
+  PointHash hash = {};  // set by whoever stores it
   PointStatus status = PointStatus::kOk;
   int exit = 0;        // what `simulate` would exit with
   std::string reason;  // "" for kOk
@@ -32,11 +32,11 @@ struct PointResult {
   std::optional<bool> fits;
   std::optional<double> iteration_s;
   std::optional<double> tokens_per_s;
-  std::optional<double> peak_memory_bytes;  // of the rank that needs most
+  std::optional<double> peak_memory_bytes;  // on the rank that needs most
   std::optional<double> bubble_global;
   std::optional<double> bubble_per_rank;
   std::optional<double> mfu;
-  // Of the report (leaves.h); "" without one.
+  // Shape and leaves of the report (leaves.h); "" without one.
   std::string shape;
   std::string leaves;
 };

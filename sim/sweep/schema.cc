@@ -87,7 +87,7 @@ absl::Status NotASweep(const std::string& path, absl::string_view what) {
                              path, kAllowed));
 }
 
-// Of a file with our mark: its schema.
+// Schema of a file with our mark.
 absl::StatusOr<int64_t> SchemaOf(Database* database) {
   PW_ASSIGN_OR_RETURN(const int64_t application,
                       database->Integer("PRAGMA application_id"));

@@ -14,9 +14,9 @@
 namespace pipewright {
 
 struct SweepCounts {
-  int64_t points = 0;        // of the grid, as far as it was walked
+  int64_t points = 0;        // points of the grid, as far as it was walked
   int64_t earlier = 0;       // that had a row, or are another point of the grid
-  int64_t earlier_lost = 0;  // of them, those that crashed or timed out
+  int64_t earlier_lost = 0;  // those of them that crashed or timed out
   int64_t ok = 0;
   int64_t misfits = 0;
   int64_t refused = 0;

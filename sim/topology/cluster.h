@@ -44,7 +44,7 @@ struct LinkLoad {
 // the most loaded link decides.
 struct FlowBundle {
   std::vector<LinkLoad> loads;  // each link once
-  double latency_s = 0;         // of the longest route
+  double latency_s = 0;         // on the longest route
 };
 
 class Cluster {

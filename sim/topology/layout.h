@@ -22,8 +22,8 @@ namespace pipewright {
 
 class NodeLayout {
  public:
-  // Whether a node has its links to the fabric, NicUp() and NicDown(). Without
-  // them the shape's own links begin at the NICs.
+  // Links of a node to the fabric, NicUp() and NicDown(), if it has them.
+  // Without them the shape's own links begin at the NICs.
   enum class Nics { kLinks, kNone };
 
   // `params` has passed the checks of BuildCluster.
@@ -41,7 +41,7 @@ class NodeLayout {
     return NodeOf(device) * stride_ + nic_offset_ + NicOf(device) * 2;
   }
   LinkId NicDown(int device) const { return NicUp(device) + 1; }
-  // Where there is PCIe only.
+  // Needs PCIe.
   LinkId ToHost(int device) const {
     return NodeOf(device) * stride_ + pcie_offset_ +
            device % devices_ / pcie_per_switch_ * 2;
@@ -55,7 +55,7 @@ class NodeLayout {
   int NumaOf(int device) const {
     return device % devices_ * tree_.numa_nodes / devices_;
   }
-  // Where there are links of roots, and of NUMA nodes but the first.
+  // Needs links of roots, and of NUMA nodes but the first.
   LinkId RootToHost(int device) const {
     return NodeOf(device) * stride_ + root_offset_ + RootOf(device) * 2;
   }
@@ -63,7 +63,7 @@ class NodeLayout {
     return NodeOf(device) * stride_ + numa_offset_ + (NumaOf(device) - 1) * 2;
   }
 
-  // Where the directions of a PCIe switch slow each other.
+  // Needs PCIe switches whose directions slow each other.
   LinkId BothWays(int device) const {
     return NodeOf(device) * stride_ + both_offset_ +
            device % devices_ / pcie_per_switch_;
@@ -101,14 +101,14 @@ class NodeLayout {
   }
 
   int nodes_;
-  int devices_;  // of a node
-  int nics_;     // of a node
+  int devices_;  // on a node
+  int nics_;     // on a node
   int pcie_per_switch_;
   bool has_nvlink_;
   bool has_nics_;
   bool has_pcie_;
   HostTree tree_;
-  int memories_;  // of a node; 0: their bandwidth is not known
+  int memories_;  // on a node; 0: their bandwidth is not known
   bool has_shares_;
   int nic_offset_;
   int pcie_offset_;

@@ -25,7 +25,7 @@ struct LinkGraph {
   int vertices = 0;         // switches in the order of their links
   std::vector<Edge> edges;  // in the order of links
 
-  // Of each vertex, how many links a node is away at least: 0 for nodes.
+  // Fewest links from each vertex to a node: 0 for nodes.
   std::vector<int> Heights() const;
 };
 

@@ -15,7 +15,7 @@ struct HostTree {
   // copies nothing to its devices; with both directions busy each has the
   // link's own bandwidth. 1: the directions do not slow each other.
   double alone_factor = 1;
-  int roots = 1;   // of a node
+  int roots = 1;   // on a node
   LinkClass root;  // between a root and the memory; without bandwidth there is
                    // no link: copies do not meet at a root
   int numa_nodes = 1;
@@ -32,7 +32,7 @@ struct HostTree {
   bool crosses_numa() const { return on_first && numa_nodes > 1; }
 };
 
-// Of complete, legal parameters.
+// Tree by complete, legal parameters.
 HostTree HostTreeOf(const ShapeParams& params);
 
 // The parameter of HostTree::stages_messages.

@@ -48,8 +48,8 @@ inline constexpr double kMostHostRate = 1e15;
 // What the hosts of a system can do, of one device's share of its node. 0:
 // nobody says.
 struct HostClass {
-  // Of its memory. A node has that of all its devices, which copies share; the
-  // host's cores get no more than this for one device.
+  // Rate of its memory. A node has that of all its devices, which copies share;
+  // the host's cores get no more than this for one device.
   double bytes_per_s = 0;
   // Bytes that it reads and writes for each parameter: gradient, weight and
   // both moments in fp32 for Adam; fp32 in, bf16 out, allocated, for a cast.
@@ -58,9 +58,9 @@ struct HostClass {
   // Parameters a second at most.
   double adam_rate = 0;
   double cast_rate = 0;
-  double flush_rate = 0;           // of gradients that the device waits for
+  double flush_rate = 0;           // for gradients that the device waits for
   int slots = 2;                   // operations of the host at once
-  double device_adam_rate = 25e9;  // of the device itself
+  double device_adam_rate = 25e9;  // for the device itself
   friend bool operator==(const HostClass&, const HostClass&) = default;
 };
 
@@ -71,7 +71,7 @@ inline constexpr int kMostClusterDevices = 1 << 20;
 // All that a shape needs; a system file or the configuration fills it in. What
 // only some shapes know is in `own`.
 struct ShapeParams {
-  std::string name;   // of the system, for messages and reports
+  std::string name;   // name of the system, for messages and reports
   std::string shape;  // registered name
   int nodes = 1;
   int devices_per_node = 1;
@@ -84,8 +84,8 @@ struct ShapeParams {
   LinkClass pcie;           // PCIe switch to host memory
   HostClass host;
   std::string device_name;       // "H100 SXM5 80GB"
-  double memory_bytes = 0;       // of one device
-  double host_memory_bytes = 0;  // of one node; 0: not known
+  double memory_bytes = 0;       // on one device
+  double host_memory_bytes = 0;  // on one node; 0: not known
   std::string summary;
   // Where the other numbers are from: field name ("params.KEY" of `own`) ->
   // source.

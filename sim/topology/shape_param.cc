@@ -23,7 +23,7 @@ std::string Bound(const ShapeParam& param, double value) {
 }
 
 constexpr char kAuto[] = "auto";
-// Of a product of sizes; no cluster has more nodes.
+// Largest product of sizes; no cluster has more nodes.
 constexpr int64_t kMostProduct = 1 << 20;
 
 bool AreSizes(const ShapeParam& param, absl::string_view value) {

@@ -28,8 +28,8 @@ struct ShapeParam {
 
   std::string key;  // "nodes_per_leaf"
   Kind kind = Kind::kInteger;
-  // Of integers and numbers, both ends included. A bandwidth or a time may be 0
-  // where `least` is.
+  // Range of integers and numbers, both ends included. A bandwidth or a time
+  // may be 0 if `least` is.
   double least = 1;
   double most = 1;
   std::vector<std::string> choices = {};

@@ -22,7 +22,7 @@ struct MemoryEffect {
   MemoryBytes at_end;
 };
 
-// Of the operations of one program; knows which chunks are recomputed.
+// Effects of the operations of one program; knows which chunks are recomputed.
 class MemoryEffects {
  public:
   // The program has a schedule, which `memory` is of: that of one of its
@@ -50,7 +50,7 @@ struct FreedMemory {
   int64_t activations = 0;  // below 0
 };
 
-// Of all replicas and iterations that `ops` tell of whole.
+// Frees of all replicas and iterations that `ops` tell of whole.
 std::vector<FreedMemory> FreesOf(const Program& program,
                                  const ScheduleMemory& memory,
                                  const std::vector<const TraceOp*>& ops);

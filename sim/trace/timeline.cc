@@ -303,7 +303,7 @@ std::vector<CounterBuilder> CountMeasured(const Program& program,
                                           const Timeline& timeline) {
   if (measured == nullptr) return {};
   struct Place {
-    size_t passes = 0;  // of the rank, so far
+    size_t passes = 0;  // passes of the rank so far
     int64_t now = 0;
   };
   std::vector<Place> counts(measured->size());

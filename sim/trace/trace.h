@@ -24,11 +24,11 @@ struct TraceOp {
   int32_t replica = 0;  // data-parallel
   int32_t rank = 0;
   int32_t iteration = 0;
-  int32_t stage = -1;    // of passes, their transfers and copies
-  int32_t channel = -1;  // of transfers: kSend on the producer's rank and
+  int32_t stage = -1;    // for passes, their transfers and copies
+  int32_t channel = -1;  // for transfers: kSend on the producer's rank and
                          // kReceive on the consumer's, same times
   int32_t side_op = -1;  // index in RankProgram::side_ops
-  Pass pass{};           // of passes, their transfers and copies
+  Pass pass{};           // for passes, their transfers and copies
 };
 
 class TraceSink {

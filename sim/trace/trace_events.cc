@@ -31,7 +31,7 @@ const Value* Find(const std::vector<std::pair<std::string, Value>>& list,
 constexpr int64_t kMostHeld = int64_t{64} << 20;
 constexpr size_t kMostDepth = 64;
 
-// Of a count: what is no number or below 0 is 0.
+// Reads a count: what is no number or below 0 is 0.
 int64_t Whole(double value) {
   return value > 0 ? static_cast<int64_t>(std::min(value, 0x1p60)) : 0;
 }
@@ -271,7 +271,7 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
   const std::function<absl::Status(const TraceEvent&)>& see_;
   TraceHeader& header_;
   Held& held_;
-  // Of every open object or list: the key read last, and which it is.
+  // Key read last in every open object or list, and which of the two it is.
   std::vector<std::string> keys_;
   std::vector<bool> lists_;
   TraceEvent event_;

@@ -28,13 +28,13 @@ struct TraceEvent {
   std::string phase;
   std::string category;
   std::string name;
-  // Of process and thread, as they are written: numbers or words.
+  // Names of process and thread, as they are written: numbers or words.
   std::string process;
   std::string thread;
   std::optional<double> start_us;
   std::optional<double> duration_us;
-  std::vector<std::pair<std::string, double>> numbers;     // of "args"
-  std::vector<std::pair<std::string, std::string>> words;  // of "args"
+  std::vector<std::pair<std::string, double>> numbers;     // in "args"
+  std::vector<std::pair<std::string, std::string>> words;  // in "args"
   // "args.Input Dims", by input; empty for a number.
   std::vector<std::vector<int64_t>> input_dims;
 

@@ -35,7 +35,7 @@ struct TraceOrigin {
   // Times of the list above that the program gave to the executor, which has
   // measured all others; empty for a simulated run.
   std::vector<std::string> given;
-  // Where only one rank has run: the others' times are given as well.
+  // Rank that alone has run: the others' times are given as well.
   std::string only_rank;
   // The class of each data-parallel replica, "0 0 1"; "": all are alike.
   std::string dp_classes;

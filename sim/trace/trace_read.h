@@ -20,8 +20,8 @@ namespace pipewright {
 
 struct ReadOp {
   TraceOp op;          // channel and side_op are not in the file: -1
-  int32_t peer = -1;   // of transfers: the other rank
-  int32_t group = -1;  // of collectives: index in ReadTrace::groups
+  int32_t peer = -1;   // for transfers: the other rank
+  int32_t group = -1;  // for collectives: index in ReadTrace::groups
 };
 
 // The highest value of a counter of one rank.

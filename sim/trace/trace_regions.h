@@ -80,7 +80,7 @@ struct TraceRegion {
   // First start to last end, on the device where that is known.
   double start_us = 0;
   double end_us = 0;
-  double sum_us = 0;  // of its kernels; without kernels its length
+  double sum_us = 0;  // sum of its kernels; without kernels its length
   // By launch; only with keep_kernels.
   std::vector<LaunchedKernel> kernels;
 };

@@ -148,7 +148,7 @@ TEST_CASE("file: what a killed write has left is removed by the next",
   const std::string stale = TemporaryOf(root);
   REQUIRE(!stale.empty());
   CHECK(folder.entries() == 2);
-  // Of another target it stays, as does what only looks like it.
+  // A file of another target stays, as does what only looks like one.
   REQUIRE(WriteFile(folder / "b", "new").ok());
   CHECK(std::filesystem::exists(stale));
   const std::string alike = stale.substr(0, stale.size() - 6) + "abcdefg";

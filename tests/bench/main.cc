@@ -101,7 +101,7 @@ class Reporter : public benchmark::BenchmarkReporter {
   std::map<std::string, Values> values;
 };
 
-// Of these rows, [name].
+// Values of these rows, [name].
 std::map<std::string, Values> Measure(const std::vector<Row>& rows) {
   std::vector<std::string> names;
   for (const Row& row : rows) names.push_back(row.name);

@@ -47,7 +47,7 @@ RunConfig ConfigOf(const Case& each) {
   return config;
 }
 
-// Of this thread's work, whatever else the machine does.
+// Time of this thread's work, whatever else the machine does.
 double CpuMicros() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);

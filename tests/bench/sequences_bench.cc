@@ -109,8 +109,9 @@ BENCHMARK(BM_DrawOverRun)
     ->Iterations(1)
     ->UseRealTime();
 
-// Of so many devices with 64 samples each: packed, or a microbatch each. With
-// 1,024 it is to take less than 60 s on `simgrid`, and to grow with devices.
+// Step of so many devices with 64 samples each: packed, or a microbatch each.
+// With 1,024 it is to take less than 60 s on `simgrid`, and to grow with
+// devices.
 void BM_OdcStep(benchmark::State& state, Packer packer) {
   const auto devices = static_cast<int>(state.range(0));
   RunConfig config = ConfigOf(DataParallel::kOdc, packer);

@@ -18,7 +18,7 @@ namespace {
 struct SweepCase {
   const char* label;
   const char* base;
-  const char* axis;  // of many values
+  const char* axis;  // an axis of many values
 };
 
 const SweepCase kSweepCases[] = {

@@ -63,7 +63,7 @@ void CheckFp8(int32_t types, const std::string& rest, double rest_bytes) {
     INFO(key);
     CHECK(keys.count(key) == 1);
   }
-  // Of a layer's and the head's matrices of one shape each in its own type.
+  // Matrices of a layer and of the head, of one shape each in its own type.
   CHECK(keys.size() == 3 * 5 + 8 + 2);
   CHECK(ReadProfile(WriteProfile(profile), "p").ok());
   options.done = profile;

@@ -75,7 +75,7 @@ void AddKernel(const std::string& name, const std::string& stream,
       FakeEvent("kernel", name, stream, start_us, duration_us, more));
 }
 
-// Of the forward of `microbatch`, from 0: its kernels' first start.
+// First start of the kernels of the forward of `microbatch`, from 0.
 double DeviceStart(const FakeRank& rank, int microbatch) {
   double step = 20;  // the gaps
   for (const int pass : {0, 1}) {

@@ -24,7 +24,7 @@ absl::StatusOr<Profile> Traced(const std::string& text,
   return ImportKineto(in, "trace.json", options);
 }
 
-// Of a model that a profile can name.
+// Options with a model that a profile can name.
 KinetoOptions ToyOptions() {
   KinetoOptions options;
   options.model = {.style = "gpt",

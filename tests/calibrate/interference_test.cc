@@ -35,7 +35,7 @@ ModelSpec Tiny() {
 // passes were queued before it began; while it is under way passes take a
 // quarter longer. What happens is noted in order.
 struct Bench {
-  double piece_s = 1e-4;  // of 16 MiB
+  double piece_s = 1e-4;  // time of 16 MiB
   bool under_way = false;
   bool passes_queued = false;
   int64_t bytes = 0;
@@ -166,8 +166,8 @@ TEST_CASE("interference: both sides of passes and transfers between GPUs",
 }
 
 TEST_CASE("interference: transfers outlast the pass", "[calibrate]") {
-  // Of 16 MiB in 10 us a pass of 1 ms is as long as 100; in 1 us as 1000, which
-  // are no more than 256 calls.
+  // A pass of 1 ms is as long as 100 transfers of 16 MiB in 10 us; in 1 us as
+  // 1000, which are no more than 256 calls.
   for (const double piece_s : {1e-5, 1e-6}) {
     Bench bench;
     bench.piece_s = piece_s;

@@ -62,7 +62,7 @@ TEST_CASE("measure: a time that is no number ends the run", "[calibrate]") {
   options.rounds = 3;
   options.budget_s = 0;
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  // Of seven visits the first, one in the middle and the last.
+  // Breaks the first of seven visits, one in the middle and the last.
   for (const int broken : {0, 3, 6}) {
     Script script;
     int visit = 0;
@@ -189,7 +189,7 @@ TEST_CASE("measure: a budget that cannot work is refused behind two visits",
       CHECK(measured->minimum_s == 45);
       CHECK(script.minimum_s == 45);
       if (budget > 0) CHECK(script.now + 9 <= 1.3 * budget);
-      // Of no budget no more than the least.
+      // Takes no more than the least with no budget.
       if (budget == 0) CHECK(script.now == 45 - 9);
       continue;
     }

@@ -82,8 +82,8 @@ TEST_CASE("calibrate: a session measures each pass of each part",
     // timing, and one where products are timed alone.
     CHECK(entry.time.median_s == Approx(1e-3 / 2));
     CHECK(entry.time.count == 6);
-    // Of the pass itself: B ends with a product, F of the head too, and no
-    // embedding has one; attention is in the middle.
+    // Implementation of the pass itself: B ends with a product, F of the head
+    // too, and no embedding has one; attention is in the middle.
     CHECK(entry.implementation.empty() ==
           (entry.part == ProfilePart::kEmbedding));
     CHECK_FALSE(absl::StrContains(entry.implementation, "strips"));
@@ -135,7 +135,7 @@ TEST_CASE("calibrate: a slice in the middle of layers is measured",
     passes.insert(entry.pass);
   }
   CHECK(passes.size() == 5);
-  // Of 8 tokens instead of 16; W has no attention.
+  // Work on 8 tokens instead of 16; W has no attention.
   const double whole = flops("layer W gpt h32 a2 d16 f64 fp32 b1 s16 tp1");
   CHECK(flops("layer W gpt h32 a2 d16 f64 fp32 b2 s16 tp1 1/4 slice") ==
         Approx(whole / 2));
@@ -214,7 +214,7 @@ TEST_CASE("calibrate: impossible rates of single kernels are flagged",
   CHECK(flagged("gelu.forward 16x64 fp32: "));
 }
 
-// Where launches take longer than what they launch.
+// Launches take longer than what they launch.
 TEST_CASE("calibrate: a GPU's small passes are timed as graphs too",
           "[calibrate]") {
   Saves saves;

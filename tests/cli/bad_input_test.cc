@@ -23,7 +23,7 @@ using Arguments = std::vector<std::string>;
 struct BadCall {
   Arguments arguments;
   int exit_code;
-  Arguments parts;  // of standard error
+  Arguments parts;  // parts of standard error
 };
 
 void CheckAll(const std::vector<BadCall>& table) {

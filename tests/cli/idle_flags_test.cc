@@ -160,7 +160,7 @@ TEST_CASE("flags: execute takes the time of links on clocks that compute it",
   INFO(links.err);
   REQUIRE(links.exit_code == 0);
   CHECK_FALSE(absl::StrContains(links.err, "no effect"));
-  // Of the prediction alone, which there is none of.
+  // Engines are for the prediction alone, and there is none.
   const BinaryResult engine = RunHere(Plus(words, {"--engine", "fast"}));
   CHECK(absl::StrContains(engine.err, "engine has no effect"));
 }

@@ -243,7 +243,7 @@ TEST_CASE("offload: the tensors that a copy takes are chosen", "[offload]") {
       "--microbatches 8 --engine fast --json --schedule interleaved-1f1b "
       "--memory 1000GiB --offload ";
   const std::string base = plain + "full";
-  // Of the stage whose copies take the smallest part of its passes' time.
+  // Ratio of the stage whose copies take the smallest part of its passes' time.
   const auto least_ratio = [&](const std::string& more) {
     const BinaryResult run = Run(base + more);
     INFO(run.err);

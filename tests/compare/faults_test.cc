@@ -160,8 +160,8 @@ TEST_CASE("compare: names a message that is late", "[compare]") {
   }
 }
 
-// Where messages hold their ranks, one side's word can come late without
-// anybody noticing: the other side was later.
+// If messages hold their ranks, one side's word can come late without anybody
+// noticing: the other side was later.
 TEST_CASE("compare: names late messages that hold their ranks", "[compare]") {
   for (const Shape& shape : Shapes()) {
     if (shape.wait_rule == WaitRule::kBuffered) continue;
@@ -221,7 +221,7 @@ TEST_CASE("compare: names several causes at a time", "[compare]") {
   CHECK(named == 7);
 }
 
-// Of a schedule that moves activations to the host and back.
+// Program of a schedule that moves activations to the host and back.
 Program CopyingProgram() {
   absl::StatusOr<Schedule> schedule = ParseSchedule(
       "pipewright-schedule 1\n"

@@ -74,7 +74,7 @@ Program With(Program program, const Finding& finding) {
   return program;
 }
 
-// Of the last iteration; both engines agree on it.
+// Length of the last iteration; both engines agree on it.
 double StepOf(const Program& program) {
   const RunSummary fast = RunFast(program, {}).value();
   const RunSummary naive = RunReference(program).value();

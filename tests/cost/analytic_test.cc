@@ -117,7 +117,7 @@ TEST_CASE("cost: a full recomputation is the forward once more", "[cost]") {
   CHECK(stage(Recompute::kFull).recompute_s == Approx(plain.forward_s / 2));
 }
 
-// Of single operations inputs are gathered again; sums are kept.
+// Recomputing single operations gathers inputs again; sums are kept.
 TEST_CASE("cost: recomputed operations gather their inputs", "[cost]") {
   const ModelSpec model = *FindModel("llama3-8b");
   TrainingSpec training;
@@ -146,7 +146,7 @@ TEST_CASE("cost: recomputed operations gather their inputs", "[cost]") {
   CHECK(costs.exchanges[0].recompute[0].seconds == Approx(gathered_s));
 }
 
-// Of n members each sends to its neighbour n - 1 times.
+// Each of n members sends to its neighbour n - 1 times.
 TEST_CASE("cost: a ring of neighbours takes a step less than it has members",
           "[cost]") {
   const AnalyticOptions options = OnH100();

@@ -59,7 +59,7 @@ TEST_CASE("cost: chains are held against their passes", "[cost]") {
         Approx(3.3 / 3));
   CHECK(BackToBackOf(both, Entry(ProfilePass::kForward, 1, 2), false).split ==
         Approx(6.3 / 6));
-  // Of two as near the one of the same tensor parallelism.
+  // Takes, of two as near, the one of the same tensor parallelism.
   Profile cut = profile;
   for (const PassEntry& pass : profile.passes) {
     cut.passes.push_back(pass);
@@ -71,7 +71,7 @@ TEST_CASE("cost: chains are held against their passes", "[cost]") {
   CHECK(BackToBackOf(cut, half, false).split == Approx(6.3 / 6));
   half.tp = 2;
   CHECK(BackToBackOf(cut, half, false).split == Approx(12.0 / 6));
-  // Of another type or with a pass that is not there: nothing is known.
+  // Nothing is known of another type, or with a pass that is not there.
   PassEntry other = Entry(ProfilePass::kForward, 1, 2);
   other.type = "bf16";
   CHECK(BackToBackOf(profile, other, false).split == 1);

@@ -229,7 +229,8 @@ TEST_CASE("cast: PyTorch copies in the other order before B and W", "[cost]") {
   CHECK(cast("h100", FrameworkKernels::kFused, OpPass::kBackwardWeight) == 0);
 }
 
-// Of 8 bit one table whatever the scales; of 4 bit its own.
+// Products of 8 bit have one table whatever the scales, those of 4 bit their
+// own.
 TEST_CASE("cast: products take the table of their type", "[cost]") {
   AnalyticOptions options = On("b200");
   options.sustained = false;

@@ -429,7 +429,7 @@ TEST_CASE("execution: PyTorch has several products of one input", "[cost]") {
   training.microbatch_size = 4;
   training.tp = 8;
   training.sequence_parallel = true;
-  // Of sums in 16 bit nobody hides anything.
+  // Nobody hides anything of sums in 16 bit.
   training.gradient_bytes = 2;
   // Queries, keys, values; gate, up.
   const std::map<std::string, std::vector<double>> outputs = {
@@ -468,7 +468,7 @@ TEST_CASE("execution: PyTorch has several products of one input", "[cost]") {
             .bytes = 2 * (one.m * one.n + one.n * one.k + one.m * one.k)};
         apart += seconds(FrameworkKernels::kCompiled, one, pass);
       }
-      // Of two or three gradients of the input all but one are read besides;
+      // All but one of two or three gradients of the input are read besides;
       // eager code adds each to what is there and writes it.
       const double more =
           pass == OpPass::kBackwardInput
@@ -589,7 +589,7 @@ TEST_CASE("execution: what exchanges of tensor parallelism copy", "[cost]") {
   CHECK(frozen(compiled, true) == Approx(alone.comm_seconds[1]));
   CHECK(frozen(compiled, false) < 0.5 * alone.comm_seconds[1]);
 
-  // Of op-selective recomputation the reduction does not run again, nor do its
+  // Op-selective recomputation does not run the reduction again, nor do its
   // copy and its pieces.
   const auto again = [&](FrameworkKernels kernels) {
     options.kernels = kernels;

@@ -192,7 +192,7 @@ TEST_CASE("goodput: no interval is better than the best", "[cost][goodput]") {
     };
     const double best_s = BestInterval(job);
     INFO(write_s << " " << best_s);
-    // Of all intervals in steps of 1 %.
+    // Best of all intervals in steps of 1 %.
     double grid_s = 0;
     for (double every_s = 1; every_s < 1e5; every_s *= 1.01) {
       CHECK(goodput(every_s) <= goodput(best_s) * (1 + 1e-12));

@@ -157,7 +157,7 @@ TEST_CASE("measured: products of a shard in PyTorch are apart", "[cost]") {
     INFO(each.name << " " << each.tokens);
     double forward_s = 0;
     double backward_s = 0;
-    double least_s = 1;  // of keys and values
+    double least_s = 1;  // least for keys and values
     double queries_s = 1;
     for (const ExperimentRow& row : rows) {
       if (row.at("case") != each.name || row.at("launch") != each.launch ||

@@ -231,7 +231,7 @@ TEST_CASE("cost: a step in fp8 makes the copies of weights too", "[cost]") {
                       .time = Exactly(0.1e-3)}};
   CHECK(CostsOf(profile, training)->costs.optimizer_s ==
         Approx(step_s + 4 * 0.1e-3));
-  // Of predicted weights too, where predicting was measured.
+  // Predicted weights are cast too, if predicting was measured.
   CHECK(CostsOf(profile, training)->costs.prediction_s == 0);
   profile.optimizers.push_back({.where = "device",
                                 .parameters = 2000000,
@@ -241,7 +241,7 @@ TEST_CASE("cost: a step in fp8 makes the copies of weights too", "[cost]") {
   const ModelSpec model = Tiny();
   const StageLayout layout = *EvenLayout(model, training, 4, 1);
   const std::vector<int> ranks = {0, 1, 2, 3};
-  // Of both directions.
+  // Casts the weights of both directions.
   CHECK(ProfileQuantizeSeconds(profile, model, training, layout, ranks, 2) ==
         Approx(8 * 0.1e-3));
   training.tp = 2;
@@ -331,7 +331,7 @@ TEST_CASE("cost: slices that were measured are taken as they are", "[cost]") {
     CHECK(time.how == ProfiledTime::How::kMeasured);
     CHECK(time.nearest->slices == 4);
   }
-  // Of nothing else.
+  // Times of other numbers of slices stay.
   for (const int slices : {1, 2}) {
     training.slices = slices;
     const absl::StatusOr<ProfileCosts> with = CostsOf(profile, training);
@@ -445,7 +445,8 @@ TEST_CASE("cost: every slice exchanges for itself", "[cost]") {
   TrainingSpec training;
   training.microbatch_size = 4;
   training.tp = 2;
-  // Of one time whatever the size: what is left of a difference is the count.
+  // Exchanges take one time whatever the size: what is left of a difference is
+  // the count.
   const auto forward_s = [&](int slices, double exchange_s) {
     training.slices = slices;
     Profile profile = TinyProfile(2);
@@ -517,7 +518,7 @@ TEST_CASE("cost: the noise of a stage is that of its passes", "[cost]") {
   CHECK(QuantileAt(forward, 0.9) == Approx(1.04));
 }
 
-// Of a layer only R is noisy, up to 1.5 times its 0.95 ms. Four layers take 8.6
+// Only R of a layer is noisy, up to 1.5 times its 0.95 ms. Four layers take 8.6
 // ms for R and B, and 11.8 ms for R and a full backward.
 TEST_CASE("cost: a backward that runs its forward again has the noise of both",
           "[cost]") {

@@ -79,7 +79,7 @@ TEST_CASE("silicon: beyond the ends the time goes on as the model does",
   CHECK(beyond.error > end.error);
 }
 
-// Where a shape is not in the table its neighbours along the axes fill it.
+// If a shape is not in the table, its neighbours along the axes fill it.
 TEST_CASE("silicon: a hole is filled from its neighbours", "[cost]") {
   const SiliconGrid grid(
       TableOf("pipewright-silicon 1\n"
@@ -395,8 +395,8 @@ TEST_CASE("clock: an exchange reads and writes what it sends and receives",
   // `bytes` with each of the others.
   CHECK(bytes(CommKind::kRing, 4) == Approx(720));
   CHECK(bytes(CommKind::kAllGather, 1) == 0);
-  // Of two copies of a token that go to 3 devices at random 1 in 9 goes to the
-  // same one as the other: 2 (1 - 4/9) devices in the mean, 2/3 of them others.
+  // Two copies of a token go to 3 devices at random, 1 in 9 to the same one as
+  // the other: 2 (1 - 4/9) devices in the mean, 2/3 of them others.
   CHECK(bytes(CommKind::kAllToAll, 3, 2) ==
         Approx(2 * 120 / 2.0 * 3 * (1 - 4 / 9.0) * 2 / 3));
 }

@@ -6,7 +6,7 @@
 namespace pipewright::time_source_test {
 namespace {
 
-// Of a median of 1 s: half-widths of both intervals.
+// Median of 1 s with the half-widths of both intervals.
 Distribution Known(double confidence, double prediction) {
   return {.count = 20,
           .median_s = 1,

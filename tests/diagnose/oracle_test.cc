@@ -27,7 +27,8 @@ using testing::NaiveFault;
 using testing::NaiveStragglers;
 using testing::ReadOracle;
 
-// Of the published numbers: six decimals of seconds; the rest nine digits.
+// Rounding of the published numbers: six decimals of seconds; the rest nine
+// digits.
 constexpr double kStepError = 1e-6;
 constexpr double kWhatIfError = 1e-5;
 

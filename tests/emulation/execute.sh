@@ -19,7 +19,8 @@ if [[ $# -gt 0 ]]; then
   shift
   only=("$@")
 fi
-# Of a loss of about 5: bf16 has 8 bits, and losses are means over tokens.
+# Tolerance of a loss of about 5: bf16 has 8 bits, and losses are means over
+# tokens.
 tolerance=0.002
 
 run() { # DEVICE OPTIONS...

@@ -134,7 +134,7 @@ cat "$work/out/summary.txt"
 
 # A step that does not end is ended and named, and those behind it.
 if [[ $how == one ]]; then
-  # Whether there is a device it says at once.
+  # It says at once if there is a device.
   printf '#!/bin/sh\n[ "$1" = pipewright-has-no-such-check ] || exec sleep 100\n' \
     > "$tree/tests/gpu/gpu_kernels"
   calibrate/gpu_run.sh --build "$tree" --out "$work/late" --work "$work/work" \

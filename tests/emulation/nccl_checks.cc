@@ -253,7 +253,7 @@ void Abort(Rank& self) {
   cudaFree(values);
 }
 
-// Of those that break the rules: the communicator fails for everybody.
+// Makes calls that break the rules: the communicator fails for everybody.
 void Broken(Rank& self, const std::function<void(float*)>& calls) {
   self.Join();
   float* const values = self.Device(Values(self.rank, kCount));

@@ -43,7 +43,8 @@ Network Placed(std::shared_ptr<const Cluster> cluster, const std::string& order,
   return network;
 }
 
-// Of every pass: so long in all, `exchange` of it, layer after layer.
+// Options for passes that are all so long, with `exchange` in it, layer after
+// layer.
 LowerOptions Options(const Schedule& schedule, Network network, double seconds,
                      const PassExchange& exchange, int layers = 1) {
   LowerOptions options;

@@ -117,7 +117,8 @@ TEST_CASE("spread: pulls and a push slow each other", "[engine]") {
   }
 }
 
-// Of devices that pull and push in turn with pauses of any length.
+// Visits for a flow of devices that pull and push in turn with pauses of any
+// length.
 double VisitsOfFlow(int devices) {
   const PullsAndPushes made({devices, 8});
   FluidLinks links = made.Links();

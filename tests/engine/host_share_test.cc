@@ -260,7 +260,7 @@ TEST_CASE("host: eight devices have a share of the memory each, one has more",
     CHECK(seconds(3, true, true, engine) == Approx(1).epsilon(1e-9));
     CHECK(seconds(8, true, true, engine) == Approx(2.5).epsilon(1e-9));
   }
-  // Where nothing is shared all take what they take alone: a step its share,
+  // If nothing is shared, all take what they take alone: a step its share,
   // copies PCIe.
   CHECK(seconds(8, true, false, "fast") == Approx(1).epsilon(1e-12));
   CHECK(seconds(8, false, true, "fast") == Approx(1).epsilon(1e-12));

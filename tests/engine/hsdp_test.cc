@@ -28,7 +28,7 @@ struct Parts2 {
   int layers = 2;
   int part = 2;
   PartWork work;
-  double bytes = 0;  // of a layer, gathered and reduced
+  double bytes = 0;  // bytes of a layer, gathered and reduced
 };
 
 Network EachWithItsLinks(int devices) {

@@ -128,7 +128,8 @@ RunSummary DataParallelRun(DataParallel data_parallel, double first_bytes,
   return Both(Lowered(schedule, options));
 }
 
-// Of four on 16 B/s: 2 * 3 * 0.5 s and 2 * 3/4 of the bytes.
+// Time of an all-reduce of four on 16 B/s: 2 * 3 * 0.5 s and 2 * 3/4 of the
+// bytes.
 double AllReduce(double bytes) { return 3 + 1.5 * bytes / 16; }
 
 TEST_CASE("period: an all-reduce hides behind what comes after it",

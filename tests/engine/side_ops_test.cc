@@ -140,7 +140,7 @@ TEST_CASE("operations: each kind is timed as its rule says", "[engine]") {
   }
 }
 
-// Of one rank whose offload takes 5, load 7 and R 3; all else takes 1.
+// Checks one rank whose offload takes 5, load 7 and R 3; all else takes 1.
 void CheckLateLoad(const std::string& order, double last_end_s, double busy_s) {
   const auto schedule = Parsed("pp 1 vpp 1 microbatches 2\n0: " + order);
   LowerOptions options;

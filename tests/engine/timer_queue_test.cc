@@ -46,7 +46,7 @@ TEST_CASE("timers: come by date, those of a date as they were set",
       const auto [date_s, number] = *expected.begin();
       REQUIRE(queue.next_s() == date_s);
       queue.LookAhead(static_cast<int>(below(6)), [&](uint64_t code) {
-        // Of this date, still to come, and told once.
+        // Tells those of this date that are still to come, each once.
         CHECK(expected.count({date_s, code}) == 1);
         CHECK(code != number);
         CHECK(announced.count(code) == 0);

@@ -19,7 +19,7 @@ struct HeldState {
   int waits_while_held = 0;     // for the device
   int pageable_while_held = 0;  // copies of memory that is not pinned
   int allocations_while_held = 0;
-  std::set<const PwDevice*> held;  // of the ranks
+  std::set<const PwDevice*> held;  // devices of the ranks
   bool times_out = false;          // a release says that the hold had ended
   std::map<const void*, size_t> pinned;
 };

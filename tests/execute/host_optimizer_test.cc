@@ -65,7 +65,7 @@ std::vector<RankMemory> MemoryOf(const HostRun& run, const Schedule& schedule,
   return BuildScheduleMemory(spec, training, *layout, schedule, options).ranks;
 }
 
-// Of a stage, by the inventory.
+// Parameters of each stage, by the inventory.
 std::vector<double> ParametersOf(const HostRun& run, const Schedule& schedule,
                                  int shards) {
   const ModelSpec spec = testing::SpecOf(run.model);
@@ -303,7 +303,7 @@ PwStatus NoWeights(PwDevice* device, PwStream* stream, PwCopy kind, void* to,
   return pw_cpu_kernels()->copy(device, stream, kind, to, from, bytes);
 }
 
-// Of a stage: copies of whole stages are those of snapshots.
+// Bytes of a stage: copies of whole stages are snapshots'.
 size_t whole_stage = 0;
 
 PwStatus NoGradients(PwDevice* device, PwStream* stream, PwCopy kind, void* to,

@@ -35,9 +35,9 @@ using testing::TemporaryFolder;
 
 constexpr int kProcesses = 4;
 constexpr int kLate = 3;
-// Of the job. Whoever waits until it is over says so.
+// Timeout of the job. Whoever waits until it is over says so.
 constexpr double kTimeout_s = 600;
-// Of the test: what hangs fails.
+// Timeout of the test: what hangs fails.
 constexpr int kMostNaps = 60'000;
 
 // Where the last process keeps the others waiting.

@@ -57,7 +57,7 @@ TEST_CASE("nccl transfers: a bandwidth comes out as it went in",
         for (const int members : {2, 4}) {
           CHECK(time(OpKind::kAllReduce, members) ==
                 Approx(Ring("all_reduce", bytes, members)));
-          // Of the whole buffer, as TransferEntry has it.
+          // Bytes are the whole buffer's, as TransferEntry has it.
           CHECK(time(OpKind::kAllGather, members) ==
                 Approx(Ring("all_gather", bytes, members)));
           CHECK(time(OpKind::kReduceScatter, members) ==

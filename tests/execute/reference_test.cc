@@ -99,8 +99,8 @@ TEST_CASE("reference: agrees with the kernels under every kind of schedule",
       const TrainedRun run = Train(training);
       CHECK(run.check.ok());
       CheckAgrees(run);
-      // Where an iteration has several steps, weights behind the first are
-      // not kept.
+      // If an iteration has several steps, weights behind the first are not
+      // kept.
       CHECK(run.reference->weight_error.has_value() ==
             (std::string(schedule) != "pipeoptim"));
       CHECK(run.reference->weight_error.value_or(0) < 1e-3);

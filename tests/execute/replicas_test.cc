@@ -25,7 +25,7 @@ struct Replicas {
   std::string schedule = "1f1b";
   int pp = 1;
   int vpp = 1;
-  std::vector<int> microbatches = {2, 2};  // of each replica
+  std::vector<int> microbatches = {2, 2};  // on each replica
   DataParallel mode = DataParallel::kOdc;
   ShardBlocks blocks = ShardBlocks::kLayer;
   bool reshards = true;
@@ -180,7 +180,7 @@ TEST_CASE("replicas: passes go on while a push is under way",
     for (const TraceOp& push : trained.run.ops) {
       if (push.kind != OpKind::kPush) continue;
       ++pushes;
-      // Of a pass's second layer, while its first has its backward.
+      // Pushes of a pass's second layer, while its first has its backward.
       for (const TraceOp& pass : trained.run.ops) {
         beside += pass.kind == OpKind::kPass && pass.replica == push.replica &&
                           pass.start_s < push.start_s &&
@@ -189,7 +189,7 @@ TEST_CASE("replicas: passes go on while a push is under way",
                       : 0;
       }
     }
-    // Of two layers, two microbatches, two steps and two replicas.
+    // Pushes of two layers, two microbatches, two steps and two replicas.
     CHECK(pushes == 16);
     CHECK(beside > 0);
   }

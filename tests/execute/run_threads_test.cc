@@ -25,8 +25,8 @@ absl::StatusOr<std::unique_ptr<Worker>> Fixed(Address) {
   return std::make_unique<FixedWorker>();
 }
 
-// Where transfers hold their ranks, one of a gradient has the name of the B or
-// BW that came to it last, and that may be either where both come at once.
+// If transfers hold their ranks, one of a gradient has the name of the B or BW
+// that came to it last, and that may be either if both come at once.
 uint64_t NameOf(const TraceOp& op) {
   const bool passes = op.kind == OpKind::kPass;
   const Pass pass = op.pass.WithJoint(false);

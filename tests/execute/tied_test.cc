@@ -107,7 +107,7 @@ int TableSums(const Program& program) {
   return sums;
 }
 
-// Of the last stage, and of the table of the first, behind a step.
+// Copy in the last stage, or the table in the first, behind a step.
 std::vector<float> CopyIn(const TrainedRun& run, const ExecutedModel& model,
                           int stage, bool weights) {
   for (const WorkerRecord& record : run.records) {

@@ -69,7 +69,7 @@ TEST_CASE("execute: a lost bit fails the check where bits are owed",
   CHECK_FALSE(trained.Check().same_bits);
 }
 
-// Of the largest gradient of its stage.
+// Errors are relative to the largest gradient of the stage.
 TEST_CASE("execute: a gradient that is off by 1e-4 fails in fp32",
           "[execute]") {
   for (const double error : {2e-6, 1e-4, 5e-2}) {

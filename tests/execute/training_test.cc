@@ -79,9 +79,9 @@ void CheckTrained(const TrainedRun& trained) {
   CHECK(check.losses[0] == Approx(std::log(61.0)).epsilon(0.2));
 }
 
-// Of each microbatch a rank has all bytes or none. Else they are those of the
-// inventory (memory_test.cc), which are no multiples of a microbatch: chunks
-// are unlike, B leaves its own gradients, slices share a cache.
+// True if a rank has all bytes of a microbatch or none. Else they are those of
+// the inventory (memory_test.cc), which are no multiples of a microbatch:
+// chunks are unlike, B leaves its own gradients, slices share a cache.
 bool HoldsWholeOrNothing(const Schedule& schedule) {
   return !schedule.Has(PassKind::kBackwardInput) && schedule.vpp() == 1 &&
          schedule.slices == 1;

@@ -136,7 +136,7 @@ TEST_CASE("waits: a message on its way between others is no deadlock",
   const absl::StatusOr<Program> program = Lowered(4, /*copies=*/false);
   REQUIRE(program.ok());
   Watch watch;
-  watch.kept_for_answers = 3;  // of one question
+  watch.kept_for_answers = 3;  // answers to one question
   const absl::Status status = RunBlind(*program, Fixed, &watch);
   INFO(status);
   CHECK(status.ok());

@@ -56,8 +56,8 @@ void CheckSame(const absl::StatusOr<RunSummary>& one,
   PW_CHECK(Difference(one, other) <= kSame);
 }
 
-// Where replicas meet on links again and again, a rounding may double with
-// every meeting: found by fuzzing, 3e-7 after 130 s. Then bytes that are off by
+// If replicas meet on links again and again, a rounding may double with every
+// meeting: found by fuzzing, 3e-7 after 130 s. Then bytes that are off by
 // 1e-13, far more than any rounding, must move the run by as much. Of 2,030
 // random programs with links ten are moved by more than 1e-9, two of them by
 // more than 1e-3: of these SimGrid is hardly checked.

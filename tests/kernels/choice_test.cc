@@ -33,7 +33,7 @@ class Variable {
   std::string before_;
 };
 
-// Of the opened device.
+// Types of the opened device.
 int32_t Types() {
   PwDevice* device = nullptr;
   REQUIRE(pw_cpu_kernels()->open(0, &device) == PW_OK);

@@ -153,7 +153,7 @@ TEST_CASE("kernels experts: work of a pass", "[kernels]") {
   double other = 0;
   pw_pass_flops(&model, &kWork, PW_EXPERT_LAYER, PW_PASS_F, &other, &attention);
   CHECK(other == want);
-  // Of a dense layer none is grouped.
+  // No product of a dense layer is grouped.
   model.ffn = 64;
   REQUIRE(pw_pass_groups(&model, &kWork, PW_LAYER, PW_PASS_W, groups) == 4);
   for (int32_t index = 0; index < 4; ++index) CHECK(groups[index] == 1);

@@ -26,7 +26,7 @@ std::map<std::string, int64_t> Limits(const Files& files) {
   }
   std::map<std::string, int64_t> limits;
   for (const MemoryLimit& limit : MemoryLimits(folder.Path(""))) {
-    if (limit.name == "ulimit -v") continue;  // of this process
+    if (limit.name == "ulimit -v") continue;  // this process has it
     CHECK(limits.emplace(limit.name, limit.free_bytes).second);
   }
   return limits;
@@ -61,7 +61,7 @@ TEST_CASE("free memory: every group of version 2 above the process",
            "file 3\n"},
       {top + "/job/step/memory.max", "max\n"},
       {top + "/job/step/memory.current", Bytes(20)},
-      // Of another process.
+      // Group of another process.
       {top + "/other/memory.max", Bytes(1)},
       {top + "/other/memory.current", Bytes(1)}};
   CHECK(Limits(files) ==

@@ -226,7 +226,7 @@ int GatheredAtOnce(bool reshards) {
   EngineOptions traced;
   traced.trace = &trace;
   REQUIRE(RunFast(program, traced).ok());
-  std::vector<double> begins;  // of gathers, in order
+  std::vector<double> begins;  // when gathers begin, in order
   std::vector<std::pair<double, double>> passes;
   for (const TraceOp& op : trace.ops()) {
     if (op.replica != 0) continue;

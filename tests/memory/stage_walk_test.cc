@@ -23,8 +23,8 @@ TEST_CASE("memory: a forward holds the input that the next op does not keep",
   ModelOp norm = {.name = "norm"};
   ModelOp linear = {.name = "linear"};
   linear.forward_workspace = 3;
-  // Of the norm's 15 bytes 5 are its output, which is made again for B: it is
-  // there until the linear layer has read it.
+  // Five of the norm's 15 bytes are its output, which is made again for B: it
+  // is there until the linear layer has read it.
   const StageWalk walk({{.op = &norm, .saved = 15, .kept = 10, .again = 5},
                         {.op = &linear, .saved = 70, .kept = 70}});
   const PassMemory forward = walk.Forward();

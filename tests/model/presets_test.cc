@@ -11,7 +11,7 @@ namespace {
 struct Published {
   const char* name;
   double count;   // as printed
-  double digits;  // of the last one printed
+  double digits;  // value of the last digit printed
   const char* source;
   // Some papers print what is above the last digit, others round.
   bool rounded_down = false;

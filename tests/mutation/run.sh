@@ -21,7 +21,7 @@
 # it and commits table.md. A mutant that survives needs a test that notices the
 # change in behaviour, not in the text; or a line `survives:` with the reason.
 set -u
-# Of bytes, for this shell alone: ccache goes by the locale that it sees.
+# Locale of bytes, for this shell alone: ccache goes by the locale that it sees.
 LC_ALL=C
 
 usage() {

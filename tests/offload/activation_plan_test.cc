@@ -168,11 +168,11 @@ TEST_CASE(
 
 struct AboveTheirs {
   int above = 0;    // ranks that hold more than in the authors' plans
-  int peaks = 0;    // of all that are compared
+  int peaks = 0;    // number of peaks that are compared
   double most = 0;  // ours over theirs
 };
 
-// Where, as there, two ranks share a switch and take turns; an O takes
+// Compares where, as there, two ranks share a switch and take turns; an O takes
 // `out_times` as long as the authors say, and `alone_times` of that while
 // nothing is loaded.
 AboveTheirs CompareInPairs(double out_times, double alone_times = 1) {

@@ -41,8 +41,8 @@ bool MayOvertake(const TurnJob& job, const TurnJob& other) {
   return other.done_s > job.ready_s || other.ready_s >= job.ready_s;
 }
 
-// Of all orders that keep those of the ranks and in which no copy overtakes one
-// that it may wait for.
+// Least lateness of all orders that keep those of the ranks and in which no
+// copy overtakes one that it may wait for.
 double LeastLateness(const Jobs& jobs, double hand_over_s) {
   double least_s = 1e300;
   std::vector<TurnJob> turns;

@@ -65,7 +65,7 @@ TEST_CASE("papers: Deep Optimizer States, predicted from two fits",
   CHECK(speedups == 5);
 }
 
-// Where nothing is shared the strides come out too fast, so nothing is judged.
+// If nothing is shared, the strides come out too fast, so nothing is judged.
 TEST_CASE("papers: Deep Optimizer States needs shared memory",
           "[papers][offload]") {
   double worst = 0;

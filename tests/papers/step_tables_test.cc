@@ -152,7 +152,7 @@ TEST_CASE("steps: one release of a strategy counts", "[papers]") {
     for (const std::string& release : all) {
       ++older;
       INFO(key << " " << release << " " << counted.at(key));
-      CHECK(release < counted.at(key));  // of equal width
+      CHECK(release < counted.at(key));  // names have equal width
     }
   }
   CHECK(older > 50);

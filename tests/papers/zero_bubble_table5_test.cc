@@ -24,7 +24,7 @@ struct Row {
   const char* model;
   int pp;
   int microbatches;
-  int vpp;  // of 1F1B-I; found, not published
+  int vpp;  // for 1F1B-I; found, not published
   double forward_ms, backward_input_ms, backward_weight_ms, p2p_ms;
   // Table 5, and our span of 1F1B-I without the p * T_comm taken off.
   double one_f_one_b, interleaved, zb_h1, zb_h2, interleaved_plain;

@@ -118,7 +118,7 @@ TEST_CASE("plot: the name of a row says its file", "[plot]") {
             point.words.end());
     }
   }
-  // Of one file nothing tells it again.
+  // The name of a single file is not told again.
   CHECK(Read({one}).points[0].name == "strategy.pp 1, gpipe");
 }
 

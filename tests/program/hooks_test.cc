@@ -144,7 +144,7 @@ TEST_CASE("hooks: runs and units", "[program]") {
   add({.place = LaneHook::Place::kAfter, .fires = LaneHook::Fires::kEveryRun},
       OpKind::kOptimizer, PassKind::kBackwardFull);
   REQUIRE(VerifyProgram(program) == absl::OkStatus());
-  // Of forwards .0 .0 .1 .0 .1 .1, of backwards .1 .0 .1 .1 .0 .0.
+  // Chunks of forwards .0 .0 .1 .0 .1 .1, of backwards .1 .0 .1 .1 .0 .0.
   CHECK(Line(program) ==
         "0: cpu.0 F0.0 F1.0 cpu.1 F0.1 cpu.0 F2.0 BW0.1 optimizer.1 cpu.1 "
         "F1.1 BW0.0 optimizer.0 F2.1 BW1.1 BW2.1 optimizer.1 BW1.0 BW2.0 "

@@ -90,8 +90,8 @@ TEST_CASE(
   const double rate = device.hbm_bytes_per_s * device.hbm_sustained;
   const double gathered = with.run.lower.parameter_bytes[0];
   const double reduced = with.run.lower.gradient_bytes[0];
-  // Of three microbatches the first gathers. Its gradient is cast, those of
-  // the others are added, the sum is copied.
+  // The first of three microbatches gathers. Its gradient is cast, those of the
+  // others are added, the sum is copied.
   CHECK(SecondsOf(with, PassKind::kForward) -
             SecondsOf(without, PassKind::kForward) ==
         Approx(2 * gathered / 0.89 / 3 / rate));

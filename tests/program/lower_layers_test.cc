@@ -91,8 +91,7 @@ TEST_CASE("layers: with one reduction a step there is one gather",
     CHECK(gathers() == iterations * 2 * 3 * 4);
     options.layers.reduces_once = true;
     CHECK(gathers() == iterations * 2 * 3);
-    // Where forwards give layers up, every microbatch gathers, and backwards
-    // too.
+    // If forwards give layers up, every microbatch gathers, and backwards too.
     options.layers.reshard_after_forward = true;
     CHECK(gathers() == iterations * 2 * 3 * 4 * 2);
   }
@@ -157,7 +156,7 @@ TEST_CASE("layers: hpz and hsdp keep gathers inside their part", "[program]") {
         }
       }
     }
-    // Of HSDP all parts sum what they have.
+    // All parts of HSDP sum what they have.
     bool across = false;
     for (const Group& group : parts.groups) across |= group.across;
     CHECK(across);

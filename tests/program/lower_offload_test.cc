@@ -139,7 +139,7 @@ TEST_CASE("offload: SuperOffload by hand", "[offload]") {
 TEST_CASE("offload: with pipelines and replicas", "[offload]") {
   int programs = 0;
   for (const DataParallelTraits& mode : kDataParallelModes) {
-    // Of layers, which have no optimizer on the host.
+    // Works on layers, which have no optimizer on the host.
     if (mode.mode == DataParallel::kOdc) continue;
     for (const PlacementTraits& placement : kOptimizerPlacements) {
       if (placement.placement == OptimizerPlacement::kGpu) continue;

@@ -25,7 +25,7 @@ struct Node {
   std::string name;
   double start_s = 0;
   double end_s = 0;
-  int consumer_rank = -1;  // of a send
+  int consumer_rank = -1;  // for a send
   std::string consumer;    // what it is for
   bool validation = false;
 };

@@ -34,7 +34,7 @@ RunConfig AskedConfig(const Asked& asked, const std::string& mode,
   INFO(config.status().message());
   REQUIRE(config.ok());
   config->costs.analytic = true;
-  // Of the pulls of odc it knows nothing.
+  // It knows nothing of odc's pulls.
   config->costs.analytic_contention = 1;
   return *config;
 }

@@ -279,7 +279,8 @@ TEST_CASE("draws: several pairs are judged by Holm's rule", "[sequences]") {
   }
 }
 
-// Of noise alone: the share of false claims is that of the level.
+// Strategies that differ by noise alone: the share of false claims is the
+// level's.
 TEST_CASE("draws: equal strategies are called different 5 % of the time",
           "[sequences]") {
   int claims = 0;

@@ -221,7 +221,7 @@ TEST_CASE("slow: all links slower are a slower system", "[slow]") {
 }
 
 TEST_CASE("slow: one link slows those that cross it", "[slow]") {
-  // Of two ranks, 2^27 bytes a hop over links of 2^27 bytes a second.
+  // Two ranks, 2^27 bytes a hop over links of 2^27 bytes a second.
   const std::string base =
       "schedule: {name: gpipe}\nengine: fast\nstrategy: {pp: 2, microbatches: "
       "1}\niterations: 1\ncosts: {uniform: {forward: 1s, backward_input: 1s, "

@@ -92,7 +92,7 @@ TEST_CASE("slices: work adds up, and later tokens cost more", "[schedule]") {
   const std::vector<double> factors =
       SliceFactors(sequence, EqualSlices(4096, 4));
   CHECK(std::accumulate(factors.begin(), factors.end(), 0.0) == Approx(4));
-  // Of equal lengths, whether or not they are whole tokens.
+  // Factors of equal lengths, whether or not they are whole tokens.
   for (int slice = 0; slice < 4; ++slice) {
     CHECK(EqualSliceFactor(0.25, slice, 4) == Approx(factors[slice]));
   }
@@ -184,8 +184,8 @@ TEST_CASE("slices: claims of sliced schedules hold with several slices",
   CHECK(peaks_compared > 300);
 }
 
-// Of slices that are not alike, every rank runs the same in the same order, so
-// the dearest one decides.
+// Slices are not alike, but every rank runs the same in the same order, so the
+// dearest one decides.
 TEST_CASE("slices: terapipe ends when its plan says", "[schedule]") {
   for (const double attention : {0.0, 0.4, 1.0}) {
     for (const double overhead : {0.0, 0.05}) {

@@ -117,9 +117,9 @@ TEST_CASE("V launches: V-Min's stall goes as far as its peak allows",
           "[schedule]") {
   struct Case {
     int pp;
-    // Of the period over the bound, at most, for any of the cost sets.
+    // Most that the period is over the bound, for any of the cost sets.
     double above_bound;
-    // Of the period over that of the fixed order, at most.
+    // Most that the period is over the fixed order's.
     double of_fixed;
   };
   // floor((p+4)/3) leaves most memory over where p mod 3 is 2, least where it

@@ -238,7 +238,7 @@ def without(flags):
     return re.sub('--offload [a-z]+', '--offload none', flags)
 
 
-# Where a run fits without copies, plan does not look at it with them.
+# If a run fits without copies, plan does not look at it with them.
 swept = sorted(float(seconds) for seconds, flags in rows
                if flags == without(flags) or without(flags) not in fit)[:10]
 with open(sys.argv[2]) as file:

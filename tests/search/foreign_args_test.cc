@@ -45,7 +45,8 @@ std::string Text(const Fields& fields) {
   return text;
 }
 
-// Of --micro-batch-size alone: what Megatron-LM does unless told otherwise.
+// Fields by --micro-batch-size alone: what Megatron-LM does unless told
+// otherwise.
 const Fields kMegatron = {
     {"strategy.tp", "1"},
     {"strategy.pp", "1"},
@@ -58,7 +59,7 @@ const Fields kMegatron = {
     {"strategy.overlap_gradients", "false"},
 };
 
-// Of a model in flags, too.
+// Fields by a model in flags, too.
 const Fields kModel = {
     {"model.gated", "false"},   {"model.tied_embeddings", "true"},
     {"model.bias", "true"},     {"model.qkv_bias", "false"},
@@ -414,7 +415,7 @@ TEST_CASE("arguments: numbers of Megatron that cannot be", "[search]") {
   }
 }
 
-// Of an empty file: what torchtitan does unless told otherwise.
+// Fields by an empty file: what torchtitan does unless told otherwise.
 const Fields kTitan = {
     {"strategy.tp", "1"},
     {"strategy.pp", "1"},

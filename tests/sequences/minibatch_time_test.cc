@@ -40,7 +40,7 @@ struct Setting {
   int devices = 8;
   int each = 4;
   int64_t max_token_len = 65536;
-  double scale = 1;  // of lengths
+  double scale = 1;  // factor of lengths
   int trials = 150;
 };
 

@@ -175,7 +175,7 @@ double MostOf(const Parts& parts, const std::vector<double>& costs) {
   return most;
 }
 
-// Of all ways to deal out the items.
+// Least largest sum of all ways to deal out the items.
 double BestMost(const std::vector<double>& costs, size_t item,
                 std::vector<double>* sums) {
   if (item == costs.size())

@@ -28,7 +28,7 @@ class CollectiveSteps {
   // as many devices.
   void AddHierarchy(const Nodes& nodes, double bytes, double start_s = 0);
 
-  // Of all of them together.
+  // Last end of all of them together.
   double LastEnd() const { return pipewright::LastEnd(cluster_, steps_); }
 
  private:

@@ -79,15 +79,15 @@ it anew.
 - A number measured on another card with the same chip keeps its class, also where it
   is scaled to its clock. In a device file the sheet of another card, and any number of
   another chip, is an assumption. A constant of the program keeps its class where it
-  prices other devices too: those that are [measured] come from an H100 or H200
+  prices other devices too. Those that are [measured] come from an H100 or H200
   (parts of sums and copies, energies of a byte, of 8 bit and of attention, kernels of
   PyTorch), which for other chips is assumed.
 - A name with `()` is a function; its value is the lines with numbers.
 - No number of `sim/cost` is fitted to a step of training. Others' runs of training
   gave `kContention`, a slowdown that a paper has as its mean, `kSpeedRange` and
-  `kMostSpeedRange`, speeds of devices in jobs, `kFragmentation` (memory), and ODC's fit
-  of a microbatch's time (`kFit7B`), of which packers and runs without a model take
-  ratios.
+  `kMostSpeedRange`, speeds of devices in jobs, and `kFragmentation` (memory). They also
+  gave ODC's fit of a microbatch's time (`kFit7B`), of which packers and runs without a
+  model take ratios.
 - Not listed though they price something: bytes and rates of an optimizer on the host
   (defaults of `system.params`, [config.md](config.md)), caps of errors far outside of a
   table, and how a measured backward is halved where only the whole is known.

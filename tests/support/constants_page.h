@@ -38,14 +38,14 @@ struct Constants {
   std::vector<std::string> problems;
 };
 
-// Of every constexpr number, its class stands at the end of the comment above
-// it, or behind it: "[paper]", with a unit "[paper, s]". One comment may have
-// several constants below it, with no empty line between. A comment with a
+// Reads every constexpr number. Its class stands at the end of the comment
+// above it, or behind it: "[paper]", with a unit "[paper, s]". One comment may
+// have several constants below it, with no empty line between. A comment with a
 // class above a function has the numbers inside.
 Constants ConstantsOf(const std::vector<SourceText>& sources);
 
-// Of device files: "bf16_flops {  # [data sheet]". `name` is the field, `file`
-// the device.
+// Reads device files: "bf16_flops {  # [data sheet]". `name` is the field,
+// `file` the device.
 Constants ConstantsOfDevices(const std::vector<SourceText>& files);
 
 // docs/constants.md.

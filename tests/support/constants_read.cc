@@ -165,7 +165,7 @@ class Reader {
         absl::StrCat(source_.path, ":", at + 1, ": ", what));
   }
 
-  // Of the comment that ends in line `last`; `first` is where it begins.
+  // Text of the comment that ends in line `last`; `first` is where it begins.
   std::string CommentTo(size_t last, size_t* first) const {
     *first = last;
     while (*first > 0 && IsComment(*first - 1)) --*first;

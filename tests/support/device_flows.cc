@@ -80,7 +80,7 @@ double NaivePeersSeconds(const Program& program, const SideOp& op, int replica,
     std::map<LinkId, double> flows;
     double latency_s = 0;
     for (const PeerPlan::Peer& peer : step.peers) {
-      const int nodes = op.peers->nodes;  // of a part
+      const int nodes = op.peers->nodes;  // nodes of a part
       const int first = replica / (size * nodes) * nodes;
       const int node = first + (replica / size - first + peer.node) % nodes;
       const int other = node * size + (replica + peer.place) % size;

@@ -28,7 +28,7 @@ class ExecuteJob {
   void Kill(int process, int signal) const { ::kill(pids_[process], signal); }
   // Its exit code; -1 if it was killed.
   int Await(int process);
-  // Of all.
+  // Exit codes of all.
   std::vector<int> Await();
   std::string Out(int process) const { return Read("out", process); }
   std::string Err(int process) const { return Read("err", process); }

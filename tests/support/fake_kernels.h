@@ -22,14 +22,14 @@ struct FakeDevice {
   // That products take, bits of PwType; not the CPU's, which differ. bf16 ones
   // leave their result as it is.
   int32_t types = 1 << PW_FP32;
-  // Of each reading of the state in turn, from 1000 by so much.
+  // Step of the clock at each reading of the state, from 1000 on.
   double clock_step_mhz = 0;
   size_t largest_block = SIZE_MAX;  // that it allocates
   int32_t missing = -1;             // this one cannot be opened
   int64_t cache_bytes = -1;  // that the device claims; below 0: the CPU's
   // Seconds between events instead of `seconds`, asked each time.
   std::function<double()> elapsed = nullptr;
-  int failing_release = 0;  // of streams, counted from 1; 0: none fails
+  int failing_release = 0;  // number of a release, from 1; 0: none fails
   std::function<void(const PwGemm& gemm, bool bias)> multiplies = nullptr;
   // Told of "hold", "release", "wait" and "gemm".
   std::function<void(const std::string& call)> hear = nullptr;

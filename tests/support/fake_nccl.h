@@ -42,7 +42,7 @@ class FakeNcclWorld {
 
   // What breaks the rules of the library.
   std::vector<std::string> violations;
-  // Of all communicators: how many were made, and how they have ended.
+  // Communicators that were made, and by how they have ended.
   int made = 0;
   int aborted = 0;
   int left = 0;

@@ -13,12 +13,12 @@ enum class KernelFault {
   kWeightPassScaled,  // what W adds to gradients of matrices, times 0.99
   kInputPassScaled,   // gradients of the inputs of linear layers, times 0.99
   kMaskOffByOne,      // every query sees the next key, forward and backward
-  kNoBias,            // of linear layers, forward
+  kNoBias,            // in linear layers, forward
   kNoBiasGradient,
   kEmbeddingNotAdded,  // gradients of the table are those of the last
                        // microbatch that had the token
-  kNoGainGradient,     // of norms
-  kNoWeightDecay,      // of the optimizer
+  kNoGainGradient,     // in norms
+  kNoWeightDecay,      // in the optimizer
 };
 
 // One fault at a time for all tables. Products in bf16 are there on every

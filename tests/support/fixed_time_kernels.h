@@ -7,10 +7,10 @@
 namespace pipewright::testing {
 
 struct FixedTimes {
-  double forward_s = 0;  // of one layer
+  double forward_s = 0;  // for one layer
   double backward_input_s = 0;
   double backward_weight_s = 0;
-  double optimizer_s = 0;  // of one stage
+  double optimizer_s = 0;  // for one stage
 };
 
 // One at a time. A rank's thread has a clock of its own.

@@ -34,7 +34,7 @@ class Json {
  public:
   class Iterator;
   class Items;
-  // Of an object; of an array the key is the index.
+  // Entry of an object; in an array the key is the index.
   struct Item;
 
   // Null.
@@ -82,8 +82,8 @@ class Json {
   bool is_number_float() const;
   bool is_discarded() const;
 
-  // Of the types that are declared below the class. An integer type takes only
-  // a number that it can hold.
+  // Value as one of the types that are declared below the class. An integer
+  // type takes only a number that it can hold.
   template <typename T>
   T get() const = delete;
   template <JsonScalar T>

@@ -71,10 +71,10 @@ class KernelCompare {
   KernelResult result_;
 };
 
-// Of products in fp8 with fp32 results. Hopper's tensor cores keep about 14
-// bits of partial sums, without fast accumulation too (DeepSeek-V3, arXiv
-// 2412.19437, section 3.3.2): each of a sum's about 10 steps of 32 products
-// cuts off up to 2^-13. On an H100 errors were up to 4.4e-4.
+// Tolerance of products in fp8 with fp32 results. Hopper's tensor cores keep
+// about 14 bits of partial sums, without fast accumulation too (DeepSeek-V3,
+// arXiv 2412.19437, section 3.3.2): each of a sum's about 10 steps of 32
+// products cuts off up to 2^-13. On an H100 errors were up to 4.4e-4.
 constexpr double kFp8PartialSums = 1e-3;
 
 // A check of one primitive: `run` calls it and compares. The tolerance, 2e-6 in

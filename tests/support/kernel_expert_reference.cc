@@ -40,7 +40,7 @@ struct Block {
     return RefLinear(RefActivation(activation, wide, 1, ffn), w_down, {}, 1,
                      ffn, hidden);
   }
-  // Of x; those of the weights are written.
+  // Returns the gradients of x; writes those of the weights.
   Values Backward(const Values& x, const Values& w_up, const Values& w_down,
                   const Values& dy, Values* d_up, Values* d_down) const {
     const Values wide = RefLinear(x, w_up, {}, 1, hidden, up);
@@ -107,7 +107,7 @@ RefExpertsOutput RefExperts(const PwModel& model, int64_t tokens,
     double sum = 0;
     for (const int32_t one : chosen) sum += p[one];
     const Values d_out = dy == nullptr ? Values() : Part(*dy, token, hidden);
-    // Of the chosen, divided by their sum.
+    // Gradients of the chosen weights, divided by their sum.
     Values d_share(model.experts);
     for (const int32_t one : chosen) {
       const int64_t place = one % own;

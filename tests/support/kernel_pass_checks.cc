@@ -257,7 +257,7 @@ KernelResult CheckGradient(const PwKernels* kernels, PwDevice* device,
       Values want;
       for (int32_t draw = 0; draw < 6; ++draw) {
         int64_t element = pw_random_id(7 + draw, which, size);
-        // Of the table a row that is used.
+        // Takes a row of the table that is used.
         if (std::string(tensors[which].name) == "table") {
           element = ids[draw] * model.hidden + draw;
         }

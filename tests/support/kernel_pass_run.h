@@ -26,8 +26,8 @@ struct PassOutcome {
   Values output;
   Values losses;
   Values input_gradient;
-  Values gradients;           // of the weights, what was there before taken off
-  std::vector<uint8_t> bits;  // of all that the device gave
+  Values gradients;           // the weights', what was there before taken off
+  std::vector<uint8_t> bits;  // bits of all that the device gave
   // Blocks of each slice, behind F and behind B or BW.
   std::vector<std::vector<uint8_t>> inputs;
   std::vector<std::vector<uint8_t>> grads;
@@ -74,7 +74,7 @@ class PassRun {
   PwPart part_;
   uint64_t seed_;
   RefPartInput reference_;
-  Values start_;  // of the gradients
+  Values start_;  // start of the gradients
 };
 
 }  // namespace pipewright

@@ -24,7 +24,7 @@ struct FakeRank {
   bool has_marks = false;     // record_function around each layer and end
   bool has_sequences = true;  // numbers that join backward and forward
   bool has_shapes = true;
-  // Of one layer, of the embedding and of the head; forward and backward.
+  // Times of one layer, of the embedding and of the head; forward and backward.
   double layer_us[2] = {20, 40};
   double embedding_us[2] = {3, 5};
   double head_us[2] = {11, 17};

@@ -10,10 +10,10 @@
 
 namespace pipewright::testing {
 
-// Of a choice all values. Of a range up to 33 integers all, else both ends and
-// powers of two, and fractions where both ends are 0 and 1; in a range without
-// an upper end up to 2^20. Empty where a range is empty at these sizes.
-// Aborts where `legal` is neither.
+// All values of a choice. A range gives all of up to 33 integers, else both ends
+// and powers of two, and fractions if both ends are 0 and 1; without an upper
+// end it gives up to 2^20. Empty if a range is empty at these sizes. Aborts if
+// `legal` is neither.
 std::vector<std::string> LegalValuesOf(const ParamInfo& param,
                                        const ScheduleParams& sizes);
 

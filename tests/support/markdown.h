@@ -8,10 +8,10 @@
 namespace pipewright::testing {
 
 struct FencedBlock {
-  int line = 0;          // of its first fence, from 1
+  int line = 0;          // line of its first fence, from 1
   std::string language;  // behind the fence; "" and "sh": commands
   std::vector<std::string> lines;
-  // Of "<!-- not run: REASON -->" right above the block; "" without one.
+  // Reason in "<!-- not run: REASON -->" right above the block; "" without one.
   std::string not_run;
   // "<!-- output -->" stands above: lines that a command of the page prints.
   bool is_output = false;

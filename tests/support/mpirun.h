@@ -35,7 +35,7 @@ class MpiRunner {
   void Await();
   // What is in a file of mpi_runner.cc, after Await; "" without it.
   std::string Read(const std::string& name, int process) const;
-  // Of mpirun and of all processes.
+  // Output of mpirun and of all processes.
   std::string output() const;
 
  private:

@@ -20,8 +20,9 @@ struct Nodes {
   Network Build() const;
 };
 
-// Of one rank with so many layers: F, B and W of a second each, and 48 bytes of
-// parameters and of gradients, a layer. One iteration; owners look at once.
+// Options of one rank with so many layers: F, B and W of a second each, and 48
+// bytes of parameters and of gradients, a layer. One iteration; owners look at
+// once.
 LowerOptions OdcOptions(const Nodes& nodes, const Network& network,
                         DataParallel mode, int layers);
 

@@ -26,7 +26,8 @@ struct RandomOptions {
   bool copies = true;         // may add O and L
   bool side_operations = true;
   int most_replicas = 3;
-  // Of data-parallel replicas; with more than one also factors of lanes.
+  // Most classes of data-parallel replicas; with more than one also factors of
+  // lanes.
   int most_classes = 1;
 };
 

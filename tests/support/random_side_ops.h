@@ -7,8 +7,8 @@
 
 namespace pipewright {
 
-// Those of one rank are drawn for each class of replicas; what members of a
-// group do is the same in all.
+// Operations of one rank are drawn for each class of replicas; what members of
+// a group do is the same in all.
 void AddRandomSideOps(Program& program, Random& random);
 
 }  // namespace pipewright

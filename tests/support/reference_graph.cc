@@ -297,7 +297,7 @@ void ReferenceGraph::AddBlock(int replica, int rank,
   if (tail >= 0) inputs.push_back(tail);
   const int block = Add(seconds, std::move(inputs), ops[0].iteration);
   tail = block;
-  // Of a first iteration's longer order, what every iteration runs.
+  // True for what every iteration runs of a first iteration's longer order.
   const bool in_all = ops[0].position >= Of(replica).ranks[rank].later_start;
   passes_.push_back({block, replica, rank, in_all ? seconds : 0});
   for (const Op& op : ops) {

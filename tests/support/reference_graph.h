@@ -107,10 +107,10 @@ class ReferenceGraph {
   std::vector<ReferenceNode> nodes_;
   std::vector<ReferencePass> passes_;
   std::map<std::tuple<int, int, int64_t, uint64_t>, int> shared_;
-  // Of the rank being added: the last node of each stream.
+  // Last node of each stream of the rank being added.
   std::vector<int> tail_;
   std::vector<int> batch_;  // posted, not yet awaited
-  bool received_ = false;   // of the next block: is in what was posted
+  bool received_ = false;   // the next block's is in what was posted
   std::map<std::pair<int, int>, int> meetings_;  // (side op's group, rank)
   std::map<std::tuple<int32_t, bool, uint64_t>, int64_t> turns_;
   // [hook]: its operations in this start, and how often it has fired.

@@ -24,8 +24,8 @@ Cluster AnyCluster(int nodes, int devices);
 // Every bandwidth times `factor` and every latency over it, own parameters too.
 ShapeParams TimesAsFast(ShapeParams params, double factor);
 
-// Of a choice all values; of a range both ends and some between them; of sizes
-// some whose products are 1, 2, 3, 5 or 8.
+// All values of a choice; both ends of a range and some between them; sizes
+// whose products are 1, 2, 3, 5 or 8.
 std::vector<std::string> LegalValuesOf(const ShapeParam& param);
 std::vector<std::string> IllegalValuesOf(const ShapeParam& param);
 

@@ -14,7 +14,7 @@ namespace {
 using Name = std::tuple<int, int, int, int, PassKind>;
 
 struct Times {
-  double start_s = 0;  // of the pass, or of its block
+  double start_s = 0;  // start of the pass, or of its block
   double end_s = 0;
 };
 

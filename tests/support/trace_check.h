@@ -11,11 +11,11 @@
 
 namespace pipewright {
 
-// Of one iteration of one replica with buffered transfers and nothing but
+// Checks one iteration of one replica with buffered transfers and nothing but
 // passes: every pass once, in order, as long as it should be, as soon as the
 // rank is free and its inputs are there and no sooner; every transfer between
 // ranks told once by the sender and once by the receiver, from the end of the
-// producer on. "" or the first errors.
+// producer on. Returns "" or the first errors.
 std::string TraceErrors(const Schedule& schedule, const PlanCosts& costs,
                         const std::vector<TraceOp>& ops);
 

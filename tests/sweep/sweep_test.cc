@@ -93,7 +93,7 @@ TEST_CASE("sweep: a row has the report that simulate prints", "[sweep]") {
                       [&](const SweepRow& row) {
                         ++rows;
                         Words words = kTimes;
-                        words[1] = row.cells[1].text;  // of --schedule
+                        words[1] = row.cells[1].text;  // name for --schedule
                         const BinaryResult alone =
                             RunBinary(Plus(Plus({"simulate"}, words),
                                            {"--pp", ToString(row.cells[0]),

@@ -21,7 +21,7 @@ namespace pipewright::formulas_test {
 namespace {
 
 using testing::SampleParams;
-constexpr double kNic = 25e9;  // of SampleParams
+constexpr double kNic = 25e9;  // as in SampleParams
 
 ShapeParams Params(const char* shape, int nodes, int devices,
                    const ShapeParamValues& own) {
@@ -35,7 +35,7 @@ Cluster Built(const char* shape, int nodes, int devices,
   return BuildCluster(Params(shape, nodes, devices, own)).value();
 }
 
-// Of what `is_left` nodes can send to the others.
+// Rate at which `is_left` nodes can send to the others.
 double Bisection(const Cluster& cluster,
                  const std::function<bool(int)>& is_left) {
   const LinkGraph graph = GraphOf(cluster);
@@ -62,7 +62,7 @@ std::map<double, int> AllToAllLoads(const Cluster& cluster,
   return loads;
 }
 
-// Of one device a node; routes to itself have no hops.
+// Mean with one device a node; routes to itself have no hops.
 double MeanHops(const Cluster& cluster) {
   double hops = 0;
   const int devices = cluster.num_devices();
@@ -215,9 +215,9 @@ TEST_CASE("formulas: dragonfly+", "[topology]") {
   }
 }
 
-// Of n nodes of D devices in units of m: a leaf has the m devices of its rail.
-// Over the spines they send to all but their own; over NVLink first, the D
-// devices of m nodes send to the receivers of one rail in other units.
+// Rails of n nodes of D devices in units of m: a leaf has the m devices of its
+// rail. Over the spines they send to all but their own; over NVLink first, the
+// D devices of m nodes send to the receivers of one rail in other units.
 TEST_CASE("formulas: rails", "[topology]") {
   constexpr int kNodes = 8, kDevices = 4, kUnit = 2;
   for (const bool spine : {false, true}) {
@@ -250,7 +250,7 @@ TEST_CASE("formulas: sites", "[topology]") {
                              {"site_latency", "5ms"}});
   CHECK(Bisection(two, [](int node) { return node < 4; }) == Approx(12.5e9));
   CHECK(AllToAllLoads(two, "site") == std::map<double, int>{{8 * 8, 2}});
-  // Of four sites half send to half over four links.
+  // Half of four sites send to the other half over four links.
   const Cluster four = Built("multi-site", 8, 2,
                              {{"nodes_per_site", "2"},
                               {"site_bandwidth", "8Gbps"},

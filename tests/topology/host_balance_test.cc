@@ -30,7 +30,7 @@ TEST_CASE("host balance: each node has first and last ranks",
   const std::vector<int> pairs = HostBalancedDevices(8, 2, 8, 2).value();
   CHECK(pairs == std::vector<int>{0, 2, 8, 10, 12, 14, 4, 6, 16, 18, 24, 26, 28,
                                   30, 20, 22});
-  // Of ranks that hold pp, pp - 1, ..., 1 every node has the same.
+  // Every node has the same of ranks that hold pp, pp - 1, ..., 1.
   const std::vector<int> four = HostBalancedDevices(32, 1, 8, 1).value();
   std::vector<int> held(4);
   for (int rank = 0; rank < 32; ++rank) held[four[rank] / 8] += 32 - rank;

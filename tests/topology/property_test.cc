@@ -26,8 +26,8 @@ using testing::LegalValuesOf;
 using testing::LinkNames;
 using testing::SampleParams;
 
-// Of one shape: its parameters as given at each size, own parameters as Bases()
-// has them and then with each legal value of each.
+// Variants of one shape: its parameters as given at each size, own parameters
+// as Bases() has them and then with each legal value of each.
 std::vector<ShapeParams> Variants(const ShapeInfo& shape) {
   std::vector<ShapeParams> variants;
   for (const int nodes : {1, 2, 3, 5, 8, shape.example_nodes}) {

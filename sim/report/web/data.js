@@ -18,8 +18,8 @@ PW.TYPES = {
   u8: Uint8Array,
 };
 
-// Of a column the lowest bytes of all values come first, then the next ones:
-// that is what makes it small when packed.
+// Reads a column. The lowest bytes of all values come first, then the next
+// ones: that is what makes it small when packed.
 PW.column = (block, ref) => {
   const width = PW.WIDTHS[ref.t];
   const out = new Uint8Array(ref.n * width);

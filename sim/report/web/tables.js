@@ -123,7 +123,7 @@ PW.filterBox = (id, hint, change) => {
   };
 };
 
-// Of a table that stands in the page.
+// Makes a table that stands in the page sortable, and a long one filterable.
 PW.enhanceTable = (table, number) => {
   const body = table.tBodies[0];
   if (body === undefined || table.tHead === null) return;
@@ -155,9 +155,9 @@ PW.enhanceTable = (table, number) => {
   (table.closest('.scroll') ?? table).before(filter.node);
 };
 
-// Of a table that is in the data of the page: only rows that are looked at
-// become nodes. `data`: {columns: [{name, values}], count}; `link`: of a row's
-// number. Reports what passes to `changed`.
+// Table that is in the data of the page: only rows that are looked at become
+// nodes. `data`: {columns: [{name, values}], count}; `link`: by a row's number.
+// Reports what passes to `changed`.
 PW.DataTable = class {
   constructor(root, data, changed, picked) {
     this.data = data;

@@ -42,7 +42,7 @@ struct Range {
   uintptr_t end;
 };
 
-// Of a thread: the functions that it is in.
+// Functions that a thread is in.
 struct CallStack {
   uint64_t hash = 0;
   std::vector<uint64_t> before;

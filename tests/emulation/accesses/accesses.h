@@ -15,23 +15,23 @@ namespace emulated {
 
 constexpr uint64_t kSectorBytes = 32;
 
-// Of one allocation of device memory.
+// Sectors of one allocation of device memory.
 struct Moved {
   uint64_t read_sectors = 0;  // as often as they were asked for
   uint64_t written_sectors = 0;
   uint64_t distinct_read = 0;  // each once
 };
 
-// Of all launches from one line.
+// Accesses of all launches from one line.
 struct LaunchAccesses {
   std::string name;      // file and line
-  int64_t requests = 0;  // of a warp, to device memory
+  int64_t requests = 0;  // by warps, to device memory
   int64_t sectors = 0;
   int64_t least_sectors = 0;  // had the same bytes been side by side
   int64_t bytes = 0;          // that lanes asked for, at each request once
   int64_t lanes = 0;
   int64_t lane_bytes = 0;         // over all lanes
-  int64_t shared_wavefronts = 0;  // of requests to shared memory
+  int64_t shared_wavefronts = 0;  // for requests to shared memory
   int64_t least_wavefronts = 0;   // without two words in one bank
 };
 

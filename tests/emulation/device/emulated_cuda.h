@@ -39,7 +39,7 @@ struct Index {
   unsigned y = 0;
   unsigned z = 0;
 };
-// Of the thread that runs.
+// Indices of the thread that runs.
 struct Place {
   Index thread;
   Index block;
@@ -54,7 +54,7 @@ extern bool inside;
 struct KernelCall {
   dim3 grid;
   dim3 block;
-  size_t dynamic_bytes = 0;  // of shared memory
+  size_t dynamic_bytes = 0;  // bytes of shared memory
   const void* kernel = nullptr;
   std::string name;  // file and line of the launch
   std::function<void()> body;
@@ -113,7 +113,7 @@ T& Shared() {
 float* DynamicShared();
 uint64_t GlobalNanoseconds();
 
-// Of the block: gives how many of its threads came with `predicate`.
+// Waits for the block; returns how many of its threads came with `predicate`.
 int Barrier(bool predicate);
 // Every lane of `mask` leaves a value; gives those of all 32 lanes.
 const uint64_t* Exchange(unsigned mask, uint64_t value);

@@ -37,7 +37,7 @@ struct Layout {
 };
 struct Preference {
   uint64_t workspace = 0;
-  uint32_t alignments[4] = {256, 256, 256, 256};  // of A, B, C and D
+  uint32_t alignments[4] = {256, 256, 256, 256};  // for A, B, C and D
 };
 
 // What the heuristic has chosen, in the bytes of cublasLtMatmulAlgo_t.

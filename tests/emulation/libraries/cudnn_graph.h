@@ -18,7 +18,7 @@ struct Descriptor {
   cudnnBackendDescriptorType_t type;
   bool finalized = false;
   std::map<int, std::vector<char>> values;
-  Descriptor* graph = nullptr;  // of an engine's configuration
+  Descriptor* graph = nullptr;  // graph of an engine's configuration
 
   template <typename T>
   std::vector<T> All(int name) const {
@@ -46,8 +46,8 @@ struct Tensor {
   // Elements from the first to the last.
   int64_t Extent() const;
   int64_t Offset(const Sizes& index) const;
-  // Of an index into a tensor of sizes `of`: sides of one element, and heads
-  // that others share, stand for several.
+  // Offset of an index into a tensor of sizes `of`: sides of one element, and
+  // heads that others share, stand for several.
   int64_t Shared(const Sizes& index, const Sizes& of) const;
 
   Sizes sizes;

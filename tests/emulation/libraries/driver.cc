@@ -8,7 +8,7 @@
 
 namespace {
 
-// Of compute capability 9.0: parts of at least 8, in steps of 8.
+// Fewest multiprocessors of a part with compute capability 9.0, and the step.
 constexpr unsigned kFewest = 8;
 
 unsigned RoundUp(unsigned count) {

@@ -15,7 +15,7 @@ struct ncclComm {
   bool blocking = true;
   bool finalized = false;
   std::string error;
-  // Of a split that goes on.
+  // State of a split that goes on.
   ncclComm_t* split_into = nullptr;
   int split_colour = 0;
   int split_key = 0;

@@ -19,10 +19,10 @@ class Board {
   virtual void Clear() = 0;
 };
 
-// Of threads of one process that share it.
+// Board for threads of one process that share it.
 std::shared_ptr<Board> MemoryBoard();
-// Of all processes that name the same folder; a file for each content. The
-// folder is made, and goes with Clear. Ends the process where it cannot write.
+// Board for all processes that name the same folder; a file for each content.
+// The folder is made, and goes with Clear. Ends the process if it cannot write.
 std::shared_ptr<Board> FileBoard(const std::string& folder);
 
 }  // namespace emulated_nccl

@@ -51,7 +51,7 @@ struct Call {
   Kind kind = Kind::kSend;
   const void* from = nullptr;
   void* into = nullptr;
-  size_t count = 0;  // of values; of a gather and a scatter, of one member
+  size_t count = 0;  // number of values; one member's of gather and scatter
   size_t value_bytes = 1;
   int type = 0;  // ncclDataType_t, to compare
   int peer = 0;  // or root
@@ -88,7 +88,7 @@ class Member : public std::enable_shared_from_this<Member> {
   int self() const { return self_; }
   const std::string& name() const { return name_; }
 
-  // Whether all have come, what was called last is over on the host, and
+  // Tells if all have come, what was called last is over on the host, and
   // nobody has failed.
   Result State();
   // A call, or a part of the thread's group.

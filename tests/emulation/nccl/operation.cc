@@ -15,7 +15,7 @@ struct Label {
   int type = 0;
   int peer = 0;
   size_t count = 0;
-  size_t bytes = 0;  // of a transfer
+  size_t bytes = 0;  // bytes of a transfer
   double now_s = 0;
 };
 
@@ -37,8 +37,8 @@ std::string Spelled(Kind kind, size_t count, int type) {
   return Text(NameOf(kind), " of ", count, " values of type ", type);
 }
 
-// Of what a member leaves for another: `send.0.1.7` is the seventh from 0 to
-// 1, `take.0.1.7` that 1 stands before it.
+// Name of what a member leaves for another: `send.0.1.7` is the seventh from 0
+// to 1, `take.0.1.7` that 1 stands before it.
 std::string Place(const char* what, int from, int to, int64_t number) {
   return Text(what, ".", from, ".", to, ".", number);
 }

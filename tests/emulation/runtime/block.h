@@ -78,8 +78,8 @@ class __attribute__((visibility("hidden"))) Kernel {
   bool inside_ = false;
   int threads_ = 0;
   int ended_ = 0;
-  int with_predicate_ = 0;  // of the barrier that is filling
-  int counted_ = 0;         // of the last one
+  int with_predicate_ = 0;  // at the barrier that is filling
+  int counted_ = 0;         // at the last one
   int current_ = -1;
   void* host_ = nullptr;
   std::vector<Index> indexes_;  // [thread]

@@ -19,7 +19,7 @@ thread_local int current_device = 0;
 // CUDA C++ programming guide, "Technical Specifications per Compute
 // Capability", of 9.0.
 constexpr int kMostThreads = 1024;
-constexpr unsigned kMostDown = 65535;  // of a grid's y and z
+constexpr unsigned kMostDown = 65535;  // for a grid's y and z
 constexpr unsigned kMostAcross = 2147483647;
 constexpr size_t kSharedBytes = size_t{48} << 10;  // without asking for more
 constexpr int kMostSharedBytes = 227 << 10;

@@ -29,10 +29,10 @@ using Step = std::function<bool()>;
 
 struct Work {
   std::string name;
-  double seconds = 0;  // of the device's time
+  double seconds = 0;  // by the device's time
   // A step for one time that it is done: a graph does it again and again.
   std::function<Step()> begin;
-  // Of work in which others take part: when the last one came.
+  // Date when the last one came, for work in which others take part.
   std::function<double()> met = nullptr;
 };
 
@@ -45,7 +45,7 @@ struct Operation {
 
 struct Node {
   Work work;
-  std::vector<size_t> after;  // of the same graph
+  std::vector<size_t> after;  // nodes of the same graph
 };
 struct Graph {
   std::vector<Node> nodes;
@@ -106,7 +106,7 @@ struct CUevent_st {
   // Each record is a version; what waits, waits for the last one before it.
   int64_t recorded = 0;
   int64_t reached = 0;
-  std::map<int64_t, double> times_s;  // of the last versions
+  std::map<int64_t, double> times_s;  // times of the last versions
   // Recorded in a capture.
   std::shared_ptr<emulated::Graph> graph;
   std::vector<size_t> tail;

@@ -69,7 +69,7 @@ class Launched {
   size_t count_ = 0;
 };
 
-// Whether all nodes come before those that a stream ends with.
+// True if all nodes come before those that a stream ends with.
 bool Joined(const Graph& graph, const std::vector<size_t>& tail) {
   std::set<size_t> before(tail.begin(), tail.end());
   for (size_t index = graph.nodes.size(); index-- > 0;) {

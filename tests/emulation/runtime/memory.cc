@@ -20,9 +20,10 @@ struct Block {
   int device = 0;
 };
 std::map<const char*, Block> blocks;
-std::map<int, size_t> used;  // of devices
+std::map<int, size_t> used;  // bytes of each device
 
-// Of every allocation (CUDA C++ programming guide, "Device Memory Accesses").
+// Alignment of every allocation (CUDA C++ programming guide, "Device Memory
+// Accesses").
 constexpr size_t kAlignment = 256;
 constexpr size_t kPageBytes = 4096;
 

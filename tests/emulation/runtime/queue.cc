@@ -26,7 +26,7 @@ constexpr std::chrono::milliseconds kPatience(1);
 
 std::recursive_mutex mutex;
 std::condition_variable_any changed;
-int depth = 0;  // of calls, of the thread that has the lock
+int depth = 0;  // depth of calls, for the thread that has the lock
 
 double RealNow() {
   return std::chrono::duration<double>(

@@ -13,7 +13,7 @@ inline int64_t Setting(const char* name, int64_t otherwise) {
   return text == nullptr ? otherwise : std::atoll(text);
 }
 
-// Of the order of streams and threads: 0 threads in order, 1 the last one
+// Seed of the order of streams and threads: 0 threads in order, 1 the last one
 // first, above that any.
 inline int Seed() {
   static const int seed = static_cast<int>(Setting("EMULATION_SEED", 0));

@@ -15,14 +15,14 @@ set(PIPEWRIGHT_UNITY_BYTES 150000)
 # waits for kernels that it times. It runs once a command, and takes 20 to 40 %
 # less to compile at -O1.
 set(PIPEWRIGHT_LIGHT "(calibrate|sim/(report|reproduce|plot|explain|diagnose|compare|profile))/\
-|sim/search/(emit_args|foreign_[a-z]*|memory_advice|shell_words)\\.cc$\
+|sim/foreign/|sim/search/memory_advice\\.cc$\
 |sim/config/(.*_(text|texts|reference)|idle_.*|flags|check_texts)\\.cc$")
 
 # What can corrupt memory: readers of files from outside, and what works on arrays
 # by index. The sanitized tests of `ci` compile these files with sanitizers.
 set(PIPEWRIGHT_EXPOSED "sim/(engine|program|schedule|trace|profile|sequences)/\
 |sim/model/hf_config\\.cc$|sim/config/config_(io|mapping|message|textproto|tree|values)\\.cc$\
-|sim/search/(foreign_[a-z]*|shell_words)\\.cc$\
+|sim/foreign/(given_keys|key_[a-z]*|layer_pattern|read_args|shell_words|titan)\\.cc$\
 |sim/diagnose/(read_table|table_rows|kineto_job|trace_job)\\.cc$\
 |sim/compare/(foreign_trace|run_summary)\\.cc$|sim/plot/read_points\\.cc$\
 |sim/sweep/(reader|expression|sweep_file)\\.cc$\

@@ -48,7 +48,8 @@ const std::vector<Row>& Rows() {
     for (const char* folder :
          {"sim/program", "sim/trace", "sim/engine", "sim/offload", "sim/report",
           "sim/compare", "sim/config", "sim/run", "sim/explain", "sim/diagnose",
-          "sim/search", "sim/sweep", "sim/plot", "sim/reproduce", "sim/cli"}) {
+          "sim/search", "sim/sweep", "sim/foreign", "sim/plot", "sim/reproduce",
+          "sim/cli"}) {
       std::set<std::string> below;
       for (const auto& [lower, allowed] : rows) below.insert(lower);
       rows.emplace_back(folder, std::move(below));

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <map>
 #include <optional>
 
 #include "absl/strings/ascii.h"
@@ -19,7 +21,8 @@
 #include "sim/base/status.h"
 #include "sim/config/config_reference.h"
 #include "sim/config/flags.h"
-#include "sim/search/foreign_args.h"
+#include "sim/foreign/foreign_args.h"
+#include "sim/topology/system.h"
 
 namespace pipewright {
 namespace {
@@ -96,12 +99,34 @@ void ConfigOptions::AddTo(CLI::App* verb, File file,
   }
 }
 
+namespace {
+
+// Frameworks pad the embedding table, wherever its size came from.
+void PadVocabulary(int64_t multiple, RunConfig* config) {
+  std::optional<int64_t>& rows = config->model.vocabulary;
+  if (multiple <= 1 || !rows || *rows % multiple == 0) return;
+  const int64_t padded = (*rows + multiple - 1) / multiple * multiple;
+  config->notes.push_back(absl::StrCat(config->Field("model.vocabulary"), ": ",
+                                       *rows, " is padded to ", padded,
+                                       ", a multiple of ", multiple));
+  rows = padded;
+}
+
+}  // namespace
+
 void ConfigOptions::AddFromArgs(CLI::App* verb) {
   verb->add_option("--from-args", from_args_,
                    "arguments of another trainer: Megatron's (a script or "
-                   "flags), a Megatron-Bridge recipe (.yaml), torchtitan's "
-                   "TOML (.toml)")
+                   "flags), a Megatron-Bridge recipe (.yaml) or overrides, "
+                   "torchtitan's TOML (.toml) or Python (.py), DeepSpeed's "
+                   "JSON (.json)")
       ->type_name("FILE")
+      ->group(kConfigGroup);
+  verb->add_option("--env", environment_,
+                   "with --from-args: value of a variable that a script does "
+                   "not set; NAME alone takes it from the environment")
+      ->type_name("NAME[=VALUE]")
+      ->allow_extra_args(false)
       ->group(kConfigGroup);
 }
 
@@ -164,6 +189,40 @@ absl::StatusOr<std::vector<std::vector<ConfigEdit>>> ConfigOptions::Layers(
   return layers;
 }
 
+absl::StatusOr<ForeignSurroundings> ConfigOptions::Around(
+    const std::vector<std::vector<ConfigEdit>>& layers) const {
+  ForeignSurroundings around;
+  for (const std::vector<ConfigEdit>& layer : layers) {
+    for (const ConfigEdit& edit : layer) around.given[edit.path] = edit.value;
+  }
+  const auto system = around.given.find("system.preset");
+  if (system != around.given.end()) {
+    const absl::StatusOr<ShapeParams> shape = FindSystem(system->second);
+    if (shape.ok()) around.devices_per_node = shape->devices_per_node;
+  }
+  std::map<std::string, std::string> variables;
+  for (const std::string& text : environment_) {
+    const size_t equals = text.find('=');
+    const std::string name = text.substr(0, equals);
+    if (equals != std::string::npos) {
+      variables[name] = text.substr(equals + 1);
+      continue;
+    }
+    const char* const value = std::getenv(name.c_str());
+    if (value == nullptr) {
+      return BadValue("--env", name, "a variable that is set, or NAME=VALUE");
+    }
+    variables[name] = value;
+  }
+  around.environment =
+      [variables](const std::string& name) -> std::optional<std::string> {
+    const auto found = variables.find(name);
+    if (found == variables.end()) return std::nullopt;
+    return found->second;
+  };
+  return around;
+}
+
 absl::StatusOr<RunConfig> ConfigOptions::ReadLayers(
     OutputFiles* files, const std::string& file, std::vector<ConfigEdit> extra,
     std::vector<ConfigEdit> last) const {
@@ -177,11 +236,14 @@ absl::StatusOr<RunConfig> ConfigOptions::ReadLayers(
   ForeignArgs foreign;
   if (!from_args_.empty()) {
     PW_ASSIGN_OR_RETURN(const std::string arguments, ReadFile(from_args_));
-    PW_ASSIGN_OR_RETURN(foreign, ReadForeignArgs(arguments, from_args_));
+    PW_ASSIGN_OR_RETURN(const ForeignSurroundings around, Around(layers));
+    PW_ASSIGN_OR_RETURN(foreign,
+                        ReadForeignArgs(arguments, from_args_, around));
     if (files != nullptr) files->Reads("--from-args", from_args_);
     layers.insert(layers.begin(), std::move(foreign.edits));
   }
   PW_ASSIGN_OR_RETURN(RunConfig config, ReadConfig(text, file, layers));
+  PadVocabulary(foreign.vocabulary_multiple, &config);
   config.notes.insert(config.notes.end(), foreign.notes.begin(),
                       foreign.notes.end());
   if (files != nullptr) {

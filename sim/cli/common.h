@@ -16,6 +16,7 @@
 #include "sim/cli/output_files.h"
 #include "sim/config/config_edit.h"
 #include "sim/config/run_config.h"
+#include "sim/foreign/foreign_args.h"
 
 namespace pipewright {
 
@@ -63,9 +64,13 @@ class ConfigOptions {
                                        const std::string& file,
                                        std::vector<ConfigEdit> extra,
                                        std::vector<ConfigEdit> last) const;
+  // What the command line says beside the file of --from-args.
+  absl::StatusOr<ForeignSurroundings> Around(
+      const std::vector<std::vector<ConfigEdit>>& layers) const;
 
   std::string file_;
   std::string from_args_;
+  std::vector<std::string> environment_;  // NAME=VALUE, or NAME
   std::vector<std::string> sets_;
   // One a row of ConfigFlags(); a deque keeps addresses.
   std::deque<std::vector<std::string>> values_;

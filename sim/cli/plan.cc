@@ -1,19 +1,26 @@
 #include <algorithm>
+#include <cmath>
+#include <map>
 #include <memory>
 #include <thread>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "sim/base/error_parts.h"
+#include "sim/base/quantity.h"
 #include "sim/base/status.h"
 #include "sim/cli/verbs.h"
 #include "sim/engine/simgrid_engine.h"
+#include "sim/foreign/foreign_args.h"
+#include "sim/memory/schedule_memory.h"
+#include "sim/report/memory_report.h"
+#include "sim/run/simulated_run.h"
 #include "sim/schedule/torch_csv.h"
-#include "sim/search/foreign_args.h"
 #include "sim/search/plan.h"
 
 namespace pipewright {
@@ -37,6 +44,14 @@ struct PlanVerb {
   absl::Status Run();
 };
 
+bool IsGivenAxis(const std::string& axis, const RunConfig& config) {
+  const StrategyChoice& strategy = config.strategy;
+  if (axis == "schedule") return config.schedule.name.has_value();
+  if (axis == "offload") return strategy.offload.has_value();
+  if (axis == "recompute") return strategy.recompute.has_value();
+  return strategy.data_parallel || strategy.zero;
+}
+
 absl::Status TakeFix(const std::string& text, PlanRequest* request) {
   const size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
@@ -55,9 +70,44 @@ absl::Status TakeFix(const std::string& text, PlanRequest* request) {
   return absl::OkStatus();
 }
 
+// Values of axes that a target's file can say.
+absl::Status RestrictTo(const std::string& target, PlanRequest* request) {
+  const std::map<std::string, std::vector<std::string>> megatron = {
+      {"schedule", {"1f1b", "interleaved-1f1b"}},
+      {"offload", {"none"}},
+      {"recompute", {"none", "selective", "full"}},
+      {"data_parallel", {"ddp", "zero1", "fsdp"}}};
+  const std::map<std::string, std::vector<std::string>> torchtitan = {
+      {"offload", {"none"}},
+      {"recompute", {"none", "op-selective", "full"}},
+      {"data_parallel", {"fsdp"}}};
+  for (const auto& [axis, allowed] :
+       target == "megatron" ? megatron : torchtitan) {
+    const auto fixed = request->fixed.find(axis);
+    if (fixed == request->fixed.end()) {
+      if (!IsGivenAxis(axis, request->base)) request->fixed[axis] = allowed;
+      continue;
+    }
+    for (const std::string& value : fixed->second) {
+      if (absl::c_linear_search(allowed, value)) continue;
+      return BadValue(
+          absl::StrCat("--fix ", axis), value,
+          absl::StrCat(absl::StrJoin(allowed, ", "), " with --emit ", target));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<PlanRequest> PlanVerb::Request() {
   PlanRequest request;
   PW_ASSIGN_OR_RETURN(request.base, config.Read(&files));
+  // The file means that framework, with its defaults.
+  if (!emit.empty() && !request.base.strategy.framework) {
+    request.base.strategy.framework =
+        emit == "torchtitan" ? Framework::kTorchtitan : Framework::kMegatron;
+    request.base.notes.push_back(
+        absl::StrCat("--emit ", emit, ": planned with --framework ", emit));
+  }
   const RunConfig& base = request.base;
   if (base.engine.value_or("fast") != "fast") {
     return BadValue(base.Field("engine"), *base.engine,
@@ -78,6 +128,7 @@ absl::StatusOr<PlanRequest> PlanVerb::Request() {
   for (const std::string& text : fixed) {
     PW_RETURN_IF_ERROR(TakeFix(text, &request));
   }
+  if (!emit.empty()) PW_RETURN_IF_ERROR(RestrictTo(emit, &request));
   if (objective == "cost") {
     request.objective = PlanObjective::kCost;
   } else if (objective != "tokens_per_s") {
@@ -91,6 +142,54 @@ absl::StatusOr<PlanRequest> PlanVerb::Request() {
     request.base.strategy.global_batch.reset();
   }
   return request;
+}
+
+// Reads the file as the target would, without the comment lines, and says what
+// is not as planned. Error: kResourceExhausted if that does not fit.
+absl::Status CheckReadBack(const RunConfig& best, const std::string& text,
+                           const std::string& target, RunContext* context,
+                           std::vector<std::string>* notes) {
+  std::vector<absl::string_view> lines;
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    if (!absl::StartsWith(line, kCommentMark)) lines.push_back(line);
+  }
+  const bool titan = target == "torchtitan";
+  ForeignSurroundings around;
+  if (best.costs.analytic) around.given["costs.analytic.device"] = "auto";
+  if (best.strategy.dp)
+    around.given["strategy.dp"] = absl::StrCat(*best.strategy.dp);
+  PW_ASSIGN_OR_RETURN(
+      const ForeignArgs foreign,
+      ReadForeignArgs(absl::StrJoin(lines, "\n"),
+                      titan ? "emitted.toml" : "emitted.sh", around));
+  PW_ASSIGN_OR_RETURN(RunConfig read, ReadConfig("", "", {foreign.edits}));
+  read.system = best.system;
+  read.costs = best.costs;
+  read.strategy.dp = best.strategy.dp;
+  if (!read.strategy.microbatches) {
+    read.strategy.microbatches = best.strategy.microbatches;
+  }
+  PW_ASSIGN_OR_RETURN(const SimulatedRun planned, Simulate(best, context));
+  PW_ASSIGN_OR_RETURN(const SimulatedRun again, Simulate(read, context));
+  const auto peak = [](const SimulatedRun& run) {
+    const ScheduleMemory& memory = *run.report.memory->memory;
+    return memory.ranks[memory.WorstRank()].at_peak.total();
+  };
+  const double time = again.report.iteration_s / planned.report.iteration_s - 1;
+  if (std::abs(time) > 1e-9) {
+    notes->push_back(absl::StrCat("what ", target, " runs of the file takes ",
+                                  FormatSeconds(again.report.iteration_s),
+                                  " an iteration, the plan ",
+                                  FormatSeconds(planned.report.iteration_s)));
+  }
+  if (!planned.report.memory || !again.report.memory) return absl::OkStatus();
+  if (peak(again) != peak(planned)) {
+    notes->push_back(absl::StrCat(
+        "what ", target, " runs of the file needs ",
+        FormatBytes(static_cast<double>(peak(again))), " on a rank, the plan ",
+        FormatBytes(static_cast<double>(peak(planned)))));
+  }
+  return Prefix("--emit", MemoryVerdict(*again.report.memory));
 }
 
 // The winner as arguments, and its order as PyTorch's CSV.
@@ -116,6 +215,7 @@ absl::Status PlanVerb::Emit(const PlanOutcome& outcome, RunContext* context) {
                                                   : ForeignForm::kTorchtitan,
                                csv));
   notes.insert(notes.end(), emitted.notes.begin(), emitted.notes.end());
+  PW_RETURN_IF_ERROR(CheckReadBack(best, emitted.text, emit, context, &notes));
   PrintWarnings(notes);
   files.Put("--emit-file", std::move(emitted.text));
   return absl::OkStatus();

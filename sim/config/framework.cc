@@ -230,6 +230,23 @@ bool SequenceParallelOf(const StrategyChoice& strategy, int tp,
   return tp > 1 && strategy.sequence_parallel.value_or(!off);
 }
 
+absl::Status CheckFramework(const RunConfig& config, const RunSizes& sizes) {
+  const StrategyChoice& strategy = config.strategy;
+  if (!strategy.data_parallel && !strategy.zero) return absl::OkStatus();
+  // deepspeed/runtime/pipe/engine.py.
+  if (strategy.framework == Framework::kDeepSpeed && sizes.pp > 1 &&
+      TraitsOf(DataParallelOf(strategy)).shards_gradients) {
+    const char* const path =
+        strategy.zero ? "strategy.zero" : "strategy.data_parallel";
+    return BadValue(config.Field(path),
+                    strategy.zero ? absl::StrCat(*strategy.zero)
+                                  : ChoiceName(DataParallelChoices(),
+                                               *strategy.data_parallel),
+                    "ZeRO 0 or 1: DeepSpeed's pipeline takes no other");
+  }
+  return absl::OkStatus();
+}
+
 RunConfig WithFramework(RunConfig config, const RunSizes& sizes,
                         const FrameworkFacts& facts) {
   if (!config.strategy.framework) return config;

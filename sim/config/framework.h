@@ -7,6 +7,9 @@
 
 namespace pipewright {
 
+// What the framework itself refuses of these sizes. Error: kInvalidArgument.
+absl::Status CheckFramework(const RunConfig& config, const RunSizes& sizes);
+
 // `config`, of a run of these sizes, with the defaults of its framework, and a
 // note of each of them; as it is without a framework. What the run does not
 // allow is not set.

@@ -199,6 +199,10 @@ absl::StatusOr<TrainingSpec> PrepareTraining(
   training.precision = strategy.precision.value_or(training.precision);
   training.weight_bytes =
       strategy.parameter_bytes_per_parameter.value_or(training.weight_bytes);
+  // PyTorch's own recipes cast weights for each pass.
+  training.keeps_narrow_weights =
+      strategy.framework != Framework::kTorchtitan &&
+      strategy.framework != Framework::kDeepSpeed;
   training.gradient_bytes =
       strategy.gradient_bytes_per_parameter.value_or(training.gradient_bytes);
   training.master_bytes =

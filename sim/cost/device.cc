@@ -33,7 +33,9 @@ const std::vector<DeviceSpec>& AllDevices() {
 
 bool IsDeviceFile(absl::string_view name_or_path) {
   return absl::StrContains(name_or_path, '/') ||
-         absl::EndsWith(name_or_path, ".textproto");
+         absl::EndsWith(name_or_path, ".txtpb") ||
+         absl::EndsWith(name_or_path, ".textproto") ||
+         absl::EndsWith(name_or_path, ".pbtxt");
 }
 
 absl::StatusOr<DeviceSpec> FindDevice(absl::string_view name) {

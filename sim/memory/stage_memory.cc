@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "sim/memory/stage_walk.h"
 #include "sim/model/ops.h"
+#include "sim/model/precision.h"
 
 namespace pipewright {
 namespace {
@@ -48,6 +49,14 @@ MemoryBytes FixedBytes(const ModelOp& op, const TrainingSpec& training) {
   };
   MemoryBytes fixed;
   fixed[MemoryKind::kWeights] = share(training.weight_bytes, 3);
+  // Under ZeRO 3 weights are gathered, and cast, for each pass.
+  const bool linear =
+      op.kind == OpClass::kGemm || op.kind == OpClass::kGroupedGemm;
+  if (training.keeps_narrow_weights && linear && !op.is_wide &&
+      IsNarrow(training.precision) && (training.zero < 3 || shards == 1)) {
+    fixed[MemoryKind::kWeights] +=
+        share(2 * OperandBytes(training.precision), 3);
+  }
   if (op.is_frozen) return fixed;
   // If layers are sharded (FSDP2, odc), a shard is of the master weights alone
   // and is cast when it is gathered. Without any the weights are what is cast.

@@ -118,6 +118,9 @@ struct TrainingSpec {
   // Bytes of a parameter: weight, gradient, master weight, both moments
   // together (mixed-precision Adam: 2 + 4 + 4 + 8).
   double weight_bytes = 2;
+  // Linear layers' weights in 8 or 4 bit stay from one microbatch to the next,
+  // both ways round, beside those of weight_bytes (Transformer Engine).
+  bool keeps_narrow_weights = false;
   double gradient_bytes = 4;
   double master_bytes = 4;
   double moment_bytes = 8;

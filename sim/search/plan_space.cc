@@ -267,6 +267,11 @@ std::vector<PlanPoint> PlanSpace::PointsOf(const PlanGroup& group) const {
       if (group.num_shardings > 1 || !alone) {
         point.data_parallel = shardings_[sharding];
       }
+      // What CheckFramework refuses.
+      if (request_.base.strategy.framework == Framework::kDeepSpeed &&
+          group.pp > 1 && TraitsOf(point.data_parallel).shards_gradients) {
+        continue;
+      }
       points.push_back(point);
     }
   }

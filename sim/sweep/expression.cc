@@ -37,34 +37,39 @@ bool EndsInExponent(absl::string_view word) {
          absl::ascii_tolower(word[letter]) == 'e';
 }
 
-bool IsKnownField(absl::string_view name) {
-  static const auto* const paths = new std::vector<std::string>(ConfigPaths());
-  return std::find(paths->begin(), paths->end(), name) != paths->end() ||
-         absl::StartsWith(name, "schedule.params.") ||
-         absl::StartsWith(name, "system.params.");
-}
-
-// The path of a flag without its dashes; "" for none.
-std::string PathOfFlag(absl::string_view name) {
-  for (const ConfigFlag& flag : ConfigFlags()) {
-    if (!flag.repeats && flag.flag.substr(2) == name) return flag.path;
+// Fields of a configuration, also by their flags without the dashes.
+class ConfigNames : public ExpressionNames {
+ public:
+  bool IsField(absl::string_view word) const override {
+    return std::find(paths_.begin(), paths_.end(), word) != paths_.end() ||
+           absl::StartsWith(word, "schedule.params.") ||
+           absl::StartsWith(word, "system.params.");
   }
-  return "";
-}
-
-std::vector<std::string> FieldsAndFlags() {
-  std::vector<std::string> known = ConfigPaths();
-  for (const ConfigFlag& flag : ConfigFlags()) {
-    if (!flag.repeats) known.push_back(flag.flag.substr(2));
+  std::string FieldOf(absl::string_view word) const override {
+    if (IsField(word)) return std::string(word);
+    for (const ConfigFlag& flag : ConfigFlags()) {
+      if (!flag.repeats && flag.flag.substr(2) == word) return flag.path;
+    }
+    return "";
   }
-  return known;
-}
+  std::vector<std::string> Known() const override {
+    std::vector<std::string> known = paths_;
+    for (const ConfigFlag& flag : ConfigFlags()) {
+      if (!flag.repeats) known.push_back(flag.flag.substr(2));
+    }
+    return known;
+  }
+
+ private:
+  std::vector<std::string> paths_ = ConfigPaths();
+};
 
 }  // namespace
 
 class ExpressionParser {
  public:
-  explicit ExpressionParser(absl::string_view text) : rest_(text) {
+  ExpressionParser(absl::string_view text, const ExpressionNames& names)
+      : names_(names), rest_(text) {
     out_.text_ = std::string(text);
   }
 
@@ -200,12 +205,12 @@ class ExpressionParser {
     }
     const absl::string_view word = rest_.substr(0, end);
     const bool digit = absl::ascii_isdigit(word[0]) || word[0] == '.';
-    const bool names = IsKnownField(word) || !PathOfFlag(word).empty();
+    const bool names = !names_.FieldOf(word).empty();
     const bool number =
         CellOfValue(word).kind == SweepCell::Kind::kNumber && digit;
     if (takes_text_ && !names && !number) {
       const absl::string_view whole = Dashed(end);
-      if (!PathOfFlag(whole).empty()) return Word(whole);  // is refused
+      if (!names_.FieldOf(whole).empty()) return Word(whole);  // is refused
       if (digit || whole != word) return Text(whole);
     }
     return digit ? Number(word) : Word(word);
@@ -245,12 +250,10 @@ class ExpressionParser {
   }
   NodeIndex Word(absl::string_view word) {
     Expression::Node node;
-    const std::string of_flag = PathOfFlag(word);
-    const bool is_field = IsKnownField(word);
-    const std::string path = is_field ? std::string(word) : of_flag;
-    if (takes_text_ && !is_field && !of_flag.empty()) {
+    const std::string path = names_.FieldOf(word);
+    if (takes_text_ && !names_.IsField(word) && !path.empty()) {
       // "optimizer" is a value and a flag.
-      return Bad(absl::StrCat(of_flag, " for the field, '", word,
+      return Bad(absl::StrCat(path, " for the field, '", word,
                               "' in quotes for the text"));
     }
     if (!path.empty()) {
@@ -261,7 +264,7 @@ class ExpressionParser {
       if (known == fields.end()) fields.push_back(path);
     } else if (!takes_text_ || absl::StrContains(word, ".")) {
       return Prefix(absl::StrCat("'", out_.text_, "'"),
-                    UnknownName("field", word, FieldsAndFlags()));
+                    UnknownName("field", word, names_.Known()));
     } else {
       node.literal = SweepCell::Text(word);
     }
@@ -269,13 +272,20 @@ class ExpressionParser {
     return Add(std::move(node));
   }
 
+  const ExpressionNames& names_;
   absl::string_view rest_;
   bool takes_text_ = false;  // on the right of == and !=
   Expression out_;
 };
 
 absl::StatusOr<Expression> Expression::Parse(absl::string_view text) {
-  return ExpressionParser(text).Run();
+  static const auto* const names = new ConfigNames;
+  return Parse(text, *names);
+}
+
+absl::StatusOr<Expression> Expression::Parse(absl::string_view text,
+                                             const ExpressionNames& names) {
+  return ExpressionParser(text, names).Run();
 }
 
 SweepCell Expression::Value(

@@ -18,8 +18,22 @@
 
 namespace pipewright {
 
+// What may stand for a value.
+class ExpressionNames {
+ public:
+  virtual ~ExpressionNames() = default;
+  // The field that a word names; "" for none.
+  virtual std::string FieldOf(absl::string_view word) const = 0;
+  // Is the word the field's own name, and no other for it?
+  virtual bool IsField(absl::string_view word) const = 0;
+  virtual std::vector<std::string> Known() const = 0;
+};
+
 class Expression {
  public:
+  // Names in place of a configuration's fields and flags.
+  static absl::StatusOr<Expression> Parse(absl::string_view text,
+                                          const ExpressionNames& names);
   // Error: kInvalidArgument that quotes `text` and says where it is wrong; a
   // field that does not exist, with the nearest.
   static absl::StatusOr<Expression> Parse(absl::string_view text);

@@ -192,7 +192,7 @@ RunConfig Doubled(const RunConfig& config, const ShapeParams& shape) {
   link(shape.nic, &out.system.nic);
   link(shape.pcie, &out.system.pcie);
   if (shape.host.bytes_per_s > 0) {
-    out.system.host.bytes_per_s = 2 * shape.host.bytes_per_s;
+    out.system.host.memory_bytes_per_s = 2 * shape.host.bytes_per_s;
   }
   const ShapeInfo* const info = FindShape(shape.shape);
   for (const ShapeParam& param : info->params) {

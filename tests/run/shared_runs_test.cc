@@ -55,7 +55,9 @@ std::vector<RunConfig> Different() {
   add([](RunConfig& config) {
     config.strategy.recompute = Recompute::kOpSelective;
   });
-  add([](RunConfig& config) { config.strategy.flash_attention = false; });
+  add([](RunConfig& config) {
+    config.strategy.attention = Attention::kUnfused;
+  });
   add([](RunConfig& config) { config.strategy.layers = {7, 8, 8, 9}; });
   add([](RunConfig& config) {
     config.strategy.vpp = 2;
@@ -74,7 +76,9 @@ std::vector<RunConfig> Different() {
   add([](RunConfig& config) { config.system.nic.bytes_per_s = 1e9; });
   add([](RunConfig& config) { config.costs.analytic_device = "b200"; });
   add([](RunConfig& config) { config.costs.analytic_silicon = "none"; });
-  add([](RunConfig& config) { config.costs.analytic_sustained = false; });
+  add([](RunConfig& config) {
+    config.costs.analytic_clock = ClockRate::kBurst;
+  });
   add([](RunConfig& config) {
     config.costs.analytic_kernels = FrameworkKernels::kCompiled;
   });

@@ -1,0 +1,156 @@
+// Facts: NVIDIA-NeMo/Megatron-Bridge (Apache-2.0) 067f987d,
+// src/megatron/bridge/training/{config,mixed_precision,comm_overlap}.py;
+// frameworks/bridge.csv has each key with its source.
+#include <array>
+#include <map>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "sim/base/names.h"
+#include "sim/foreign/key_table.h"
+#include "sim/foreign/megatron.h"
+
+namespace pipewright {
+namespace {
+
+// What is copied into the model at the start wins over what the model says.
+int RankOf(const GivenKey& key) {
+  if (key.is_null) return -1;
+  if (key.section == "comm_overlap") return 3;
+  if (key.section == "mixed_precision") return 2;
+  return key.section == "model" || absl::StartsWith(key.section, "model.") ? 0
+                                                                           : 1;
+}
+
+struct PrecisionRow {
+  const char* words;  // that a recipe's name has
+  const char* key;
+  const char* value;
+};
+constexpr PrecisionRow kRecipes[] = {
+    {"nvfp4", "fp4", "e2m1"},
+    {"mxfp8", "fp8_recipe", "mxfp8"},
+    {"current_scaling", "fp8_recipe", "tensorwise"},
+    {"subchannel_scaling", "fp8_recipe", "blockwise"},
+    {"fp8", "fp8_recipe", "delayed"},
+};
+
+// mixed_precision: the name of a recipe in place of a section.
+std::vector<GivenKey> KeysOfRecipe(const GivenKey& given) {
+  std::vector<GivenKey> keys;
+  const auto add = [&](const char* name, const char* value) {
+    keys.push_back({.section = "mixed_precision",
+                    .name = name,
+                    .values = {value},
+                    .line = given.line});
+  };
+  const std::string name = absl::StrJoin(given.values, "");
+  add("bf16", absl::StartsWith(name, "fp16") ? "false" : "true");
+  for (const PrecisionRow& row : kRecipes) {
+    if (!absl::StrContains(name, row.words)) continue;
+    add(row.key, row.value);
+    if (std::string(row.key) == "fp8_recipe") add("fp8", "hybrid");
+    break;
+  }
+  return keys;
+}
+
+class BridgeFile {
+ public:
+  explicit BridgeFile(const std::string& path) : path_(path) {}
+
+  // Keys of the core, one of each name; the others are noted.
+  std::vector<GivenKey> Core(const std::vector<GivenKey>& keys) {
+    for (const GivenKey& key : keys) {
+      if (key.section.empty() && key.name == "mixed_precision") {
+        for (const GivenKey& each : KeysOfRecipe(key)) Take(each);
+      } else if (key.is_flag) {
+        core_[key.name] = key;  // of who launches it
+      } else if (key.name != "_target_" && key.name != "_partial_" &&
+                 key.name != "_args_") {
+        Take(key);
+      }
+    }
+    std::vector<GivenKey> core;
+    for (auto& [name, key] : core_) core.push_back(std::move(key));
+    return core;
+  }
+
+  std::vector<std::string> Notes() const {
+    std::vector<std::string> notes;
+    const auto add = [&](const char* words,
+                         const std::vector<std::string>& names) {
+      if (names.empty()) return;
+      notes.push_back(
+          absl::StrCat(path_, ": ", words, absl::StrJoin(names, ", ")));
+    };
+    add("not modelled: ", not_modelled_);
+    add("not known to Megatron-Bridge: ", unknown_);
+    add("without effect on time and memory: ", without_effect_);
+    return notes;
+  }
+
+ private:
+  void Take(const GivenKey& given) {
+    const KeyTable& bridge = KeyTable::Of("bridge");
+    const KeyTable& megatron = KeyTable::Of("megatron");
+    const ForeignKey* key = bridge.FindName(given.section, given.name);
+    // A dump without sections, or one of a section within another.
+    if (key == nullptr &&
+        (given.section.empty() || absl::StrContains(given.section, "."))) {
+      key = bridge.FindName("", given.name);
+    }
+    const bool core = megatron.FindName("", given.name) != nullptr;
+    // Without a section it can only be the core's.
+    if (core && given.section.empty()) key = nullptr;
+    if (key == nullptr && !(core && given.section.empty())) {
+      const std::string nearest = NearestName(given.name, bridge.Names());
+      unknown_.push_back(absl::StrCat(
+          given.Spelled(),
+          nearest.empty() ? ""
+                          : absl::StrCat(" (did you mean ", nearest, "?)")));
+      return;
+    }
+    if (key != nullptr && key->effect != KeyEffect::kMapped) {
+      const std::string value = absl::StrJoin(given.values, ",");
+      const bool none = key->effect == KeyEffect::kNone || given.is_null ||
+                        key->IsNeutral(value, "main");
+      (none ? without_effect_ : not_modelled_)
+          .push_back(none
+                         ? given.Spelled()
+                         : absl::StrCat(given.Spelled(), " (", key->note, ")"));
+      return;
+    }
+    if (!core) {
+      without_effect_.push_back(given.Spelled());
+      return;
+    }
+    const auto before = core_.find(given.name);
+    if (before != core_.end() && RankOf(before->second) > RankOf(given)) return;
+    core_[given.name] = given;
+  }
+
+  std::string path_;
+  std::map<std::string, GivenKey> core_;
+  std::vector<std::string> unknown_;
+  std::vector<std::string> not_modelled_;
+  std::vector<std::string> without_effect_;
+};
+
+}  // namespace
+
+absl::StatusOr<ForeignArgs> ReadBridge(std::vector<GivenKey> keys,
+                                       const std::string& path,
+                                       const std::set<std::string>& said,
+                                       const ForeignSurroundings& around) {
+  BridgeFile file(path);
+  absl::StatusOr<ForeignArgs> out =
+      ReadMegatronCore(file.Core(keys), path, said, around);
+  if (!out.ok()) return out;
+  for (std::string& note : file.Notes()) out->notes.push_back(std::move(note));
+  return out;
+}
+
+}  // namespace pipewright

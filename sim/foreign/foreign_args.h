@@ -1,0 +1,64 @@
+// Files of training frameworks as fields of a configuration: Megatron-LM's
+// arguments (flags, or a shell script with them), recipes and dumps of
+// Megatron-Bridge (YAML, or overrides of a named recipe), torchtitan's TOML and
+// Python, DeepSpeed's JSON; and the other way round. docs/frameworks.md says
+// what is read and written, with sources. What a target cannot say stands in
+// comment lines, "# pipewright: strategy.split=balanced", which the reader
+// takes too.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "sim/config/config_edit.h"
+#include "sim/config/prepare.h"
+#include "sim/config/run_config.h"
+#include "sim/foreign/given_keys.h"
+
+namespace pipewright {
+
+struct ForeignArgs {
+  std::vector<ConfigEdit> edits;
+  // "not modelled: --x (what it does)", what came from defaults, what has no
+  // effect, and what was assumed.
+  std::vector<std::string> notes;
+  // The vocabulary is padded to a multiple of this, wherever it came from.
+  int64_t vocabulary_multiple = 1;
+};
+
+// What a file alone does not say.
+struct ForeignSurroundings {
+  Environment environment;  // variables that a script does not set
+  // Fields that the command line gives beside the file, by path.
+  std::map<std::string, std::string> given;
+  // Devices of a node, from --system; 0: unknown.
+  int devices_per_node = 0;
+};
+
+// `path` and content tell the forms apart. Error: kInvalidArgument "FILE:LINE:
+// ..." for what does not parse, for values that no field takes, for what the
+// framework refuses itself, and for files of frameworks that are not read.
+absl::StatusOr<ForeignArgs> ReadForeignArgs(
+    absl::string_view text, const std::string& path,
+    const ForeignSurroundings& around = {});
+
+// Comment lines of ours in others' files begin with this.
+inline constexpr char kCommentMark[] = "# pipewright: ";
+
+enum class ForeignForm { kMegatron, kTorchtitan };
+
+// `run`: prepared of `config`. `csv`: name of the file with the schedule's
+// order, "" for none. Notes say what the trainer cannot do. Error:
+// kInvalidArgument without a model.
+struct EmittedArgs {
+  std::string text;
+  std::vector<std::string> notes;
+};
+absl::StatusOr<EmittedArgs> EmitArgs(const RunConfig& config,
+                                     const PreparedRun& run, ForeignForm form,
+                                     const std::string& csv);
+
+}  // namespace pipewright

@@ -1,0 +1,877 @@
+// Facts: NVIDIA/Megatron-LM (Apache-2.0), core_v0.12.0 to d98e8a64,
+// megatron/training/arguments.py and megatron/core/transformer/
+// transformer_config.py, unless another file is named. frameworks/megatron.csv
+// has each key with its source.
+#include "sim/foreign/megatron.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "sim/base/status.h"
+#include "sim/foreign/key_reader.h"
+#include "sim/foreign/layer_pattern.h"
+
+namespace pipewright {
+namespace {
+
+// Sizes that a key gives as they are.
+struct SizeRow {
+  const char* id;
+  const char* field;
+};
+constexpr SizeRow kSizes[] = {
+    {"num_layers", "model.layers"},         {"hidden_size", "model.hidden"},
+    {"num_attention_heads", "model.heads"}, {"kv_channels", "model.head_dim"},
+    {"mtp_num_layers", "model.mtp_layers"},
+};
+constexpr SizeRow kExpertSizes[] = {
+    {"num_experts", "model.experts"},
+    {"moe_router_topk", "model.experts_per_token"},
+    {"moe_shared_expert_intermediate_size", "model.shared_ffn_hidden"},
+};
+constexpr SizeRow kLatentSizes[] = {
+    {"q_lora_rank", "model.q_lora_rank"},
+    {"kv_lora_rank", "model.kv_lora_rank"},
+    {"qk_head_dim", "model.qk_nope_head_dim"},
+    {"qk_pos_emb_head_dim", "model.qk_rope_head_dim"},
+    {"v_head_dim", "model.v_head_dim"},
+};
+
+class MegatronFile {
+ public:
+  MegatronFile(KeyReader* keys, const ForeignSurroundings& around,
+               bool is_recipe)
+      : keys_(*keys), around_(around), is_recipe_(is_recipe) {}
+
+  absl::StatusOr<ForeignArgs> Read() {
+    PW_RETURN_IF_ERROR(Degrees());
+    PW_RETURN_IF_ERROR(Devices());
+    PW_RETURN_IF_ERROR(keys_.CheckRules(Known()));
+    PW_RETURN_IF_ERROR(Model());
+    PW_RETURN_IF_ERROR(Stages());
+    PW_RETURN_IF_ERROR(Batch());
+    Experts();
+    Sharding();
+    Types();
+    PW_RETURN_IF_ERROR(Recompute());
+    Kernels();
+    keys_.Set("strategy.framework", "megatron", "pipeline_model_parallel_size");
+    const int64_t multiple = vocabulary_multiple_;
+    ForeignArgs out = keys_.Finish();
+    out.vocabulary_multiple = multiple;
+    return out;
+  }
+
+ private:
+  bool named() const {
+    return keys_.IsSaid("model.preset") || keys_.IsSaid("model.hf") ||
+           around_.given.count("model.preset") > 0 ||
+           around_.given.count("model.hf") > 0;
+  }
+  bool has_experts() { return keys_.Has("num_experts"); }
+
+  absl::Status Degrees() {
+    PW_ASSIGN_OR_RETURN(tp_, keys_.Int("tensor_model_parallel_size", 1));
+    PW_ASSIGN_OR_RETURN(pp_, keys_.Int("pipeline_model_parallel_size", 1));
+    PW_ASSIGN_OR_RETURN(cp_, keys_.Int("context_parallel_size", 1));
+    PW_ASSIGN_OR_RETURN(size_, keys_.Int("micro_batch_size", 1));
+    keys_.Set("strategy.tp", absl::StrCat(tp_), "tensor_model_parallel_size");
+    keys_.Set("strategy.pp", absl::StrCat(pp_), "pipeline_model_parallel_size");
+    keys_.Set("strategy.cp", absl::StrCat(cp_), "context_parallel_size");
+    if (keys_.Has("micro_batch_size")) {
+      keys_.Set("strategy.microbatch_size", absl::StrCat(size_),
+                "micro_batch_size");
+    } else {
+      keys_.SetDefault("strategy.microbatch_size", "1", "no micro_batch_size");
+    }
+    return absl::OkStatus();
+  }
+
+  // Replicas follow from the devices.
+  absl::Status Devices() {
+    PW_ASSIGN_OR_RETURN(const int64_t nodes, keys_.Int("nnodes", 0));
+    PW_ASSIGN_OR_RETURN(int64_t per_node, keys_.Int("nproc_per_node", 0));
+    if (per_node == 0) per_node = around_.devices_per_node;
+    if (nodes > 0) keys_.Set("system.nodes", absl::StrCat(nodes), "nnodes");
+    int64_t given_nodes = nodes;
+    const auto said = around_.given.find("system.nodes");
+    if (said != around_.given.end()) {
+      PW_RETURN_IF_ERROR(absl::SimpleAtoi(said->second, &given_nodes)
+                             ? absl::OkStatus()
+                             : BadValue("--nodes", said->second, "an integer"));
+    }
+    world_ = given_nodes * per_node;
+    if (world_ == 0 && keys_.Has("data_parallel_size")) {
+      PW_ASSIGN_OR_RETURN(dp_, keys_.Int("data_parallel_size", 0));
+      world_ = dp_ * tp_ * pp_ * cp_;
+    }
+    if (world_ == 0) return absl::OkStatus();
+    const int64_t each = tp_ * pp_ * cp_;
+    if (world_ % each != 0) {
+      return keys_.Refused(
+          nodes > 0 ? "nnodes" : "pipeline_model_parallel_size",
+          absl::StrCat(world_,
+                       " devices are no multiple of tp * pp * cp = ", each));
+    }
+    dp_ = world_ / each;
+    return absl::OkStatus();
+  }
+
+  int64_t Whole(const char* id) {
+    int64_t value = 0;
+    return absl::SimpleAtoi(keys_.Text(id), &value) ? value : 0;
+  }
+
+  // Chunks of a rank, 1 for none or if the stages do not come out.
+  int64_t Chunks() {
+    for (const char* id : {"num_virtual_stages_per_pipeline_rank",
+                           "virtual_pipeline_model_parallel_size"}) {
+      if (keys_.Has(id)) return std::max<int64_t>(Whole(id), 1);
+    }
+    const std::string layout = Layout();
+    if (!layout.empty()) return std::max<int64_t>(CountStages(layout) / pp_, 1);
+    const int64_t each = Whole("num_layers_per_virtual_pipeline_stage");
+    return each > 0 ? std::max<int64_t>(Whole("num_layers") / (pp_ * each), 1)
+                    : 1;
+  }
+
+  std::string FeedForwardWidth() {
+    const int64_t hidden = Whole("hidden_size");
+    const std::string width = keys_.Text("ffn_hidden_size");
+    if (!width.empty() || hidden == 0) return width;
+    // Two matrices in front instead of one: two thirds, in steps of 64.
+    const bool thirds = !is_recipe_ && keys_.On("swiglu");
+    return absl::StrCat(thirds ? 4 * hidden * 2 / 3 / 64 * 64 : 4 * hidden);
+  }
+
+  // What Megatron computes from its keys before it checks them.
+  std::map<std::string, std::string> Known() {
+    std::map<std::string, std::string> known;
+    const auto take = [&known](const char* name, int64_t value) {
+      known[name] = value > 0 ? absl::StrCat(value) : "";
+    };
+    const int64_t batch = Whole("global_batch_size");
+    take("world_size", world_);
+    take("data_parallel_size", dp_);
+    take("num_microbatches", dp_ > 0 ? batch / (dp_ * size_) : 0);
+    take("micro_batch_size", size_);
+    const int64_t etp = Whole("expert_tensor_parallel_size");
+    take("expert_tensor_parallel_size", etp > 0 ? etp : tp_);
+    const int64_t chunks = Chunks();
+    take("virtual_pipeline_model_parallel_size", chunks > 1 ? chunks : 0);
+    if (chunks == 1) known["overlap_p2p_comm"] = "false";
+    const int64_t group = Whole("microbatch_group_size_per_vp_stage");
+    take("microbatch_group_size_per_vp_stage", group > 0 ? group : pp_);
+    known["ffn_hidden_size"] = FeedForwardWidth();
+    const std::string expert = keys_.Text("moe_ffn_hidden_size");
+    known["moe_ffn_hidden_size"] =
+        expert.empty() && has_experts() ? FeedForwardWidth() : expert;
+    return known;
+  }
+
+  void Sizes(absl::Span<const SizeRow> rows) {
+    for (const SizeRow& row : rows) {
+      const std::string value = keys_.Text(row.id);
+      if (!value.empty()) keys_.Set(row.field, value, row.id);
+    }
+  }
+  void Switch(const char* field, bool on, const char* id) {
+    keys_.Set(field, on ? "true" : "false", id);
+  }
+
+  absl::Status Model() {
+    if (named() || !keys_.Has("num_layers")) {
+      if (keys_.Has("seq_length")) {
+        keys_.Set("strategy.sequence", keys_.Text("seq_length"), "seq_length");
+      }
+      Beside();
+      return absl::OkStatus();
+    }
+    Sizes(kSizes);
+    if (keys_.Has("seq_length")) {
+      keys_.Set("model.sequence", keys_.Text("seq_length"), "seq_length");
+    }
+    if (keys_.On("group_query_attention") ||
+        (is_recipe_ && keys_.Has("num_query_groups"))) {
+      keys_.Set("model.kv_heads", keys_.Text("num_query_groups"),
+                "num_query_groups");
+    } else if (keys_.Has("num_query_groups")) {
+      keys_.Set("model.kv_heads", keys_.Text("num_attention_heads"),
+                "num_attention_heads");
+      keys_.Note(
+          "num_query_groups acts with --group-query-attention alone: each head "
+          "has keys and values of its own");
+    }
+    PW_RETURN_IF_ERROR(FeedForward());
+    PW_RETURN_IF_ERROR(Vocabulary());
+    const bool latent = keys_.On("multi_latent_attention");
+    if (latent) Sizes(kLatentSizes);
+    for (const SizeRow& row : kLatentSizes) keys_.Has(row.id);
+    const bool gated = Gated();
+    Switch("model.gated", gated, "swiglu");
+    Switch("model.tied_embeddings",
+           !keys_.On("untie_embeddings_and_output_weights"),
+           "untie_embeddings_and_output_weights");
+    const bool bias = keys_.On("add_bias_linear");
+    Switch("model.bias", bias, "add_bias_linear");
+    const bool in_bias = keys_.On("add_qkv_bias") || bias;
+    const bool norms = keys_.On("qk_layernorm");
+    if (!latent) {
+      Switch("model.qkv_bias", in_bias, "add_qkv_bias");
+      Switch("model.qk_norm", norms, "qk_layernorm");
+    }
+    Switch("model.layer_norm", keys_.Text("normalization") == "LayerNorm",
+           "normalization");
+    Switch("model.dropout",
+           keys_.Number("hidden_dropout").value_or(0) > 0 ||
+               keys_.Number("attention_dropout").value_or(0) > 0,
+           "hidden_dropout");
+    Positions();
+    return Window();
+  }
+
+  // The model is the command line's or a comment line's.
+  void Beside() {
+    for (const SizeRow& row : kSizes) keys_.Has(row.id);
+    for (const SizeRow& row : kExpertSizes) keys_.Has(row.id);
+    for (const SizeRow& row : kLatentSizes) keys_.Has(row.id);
+    for (const char* id : {"ffn_hidden_size",
+                           "moe_ffn_hidden_size",
+                           "num_query_groups",
+                           "group_query_attention",
+                           "vocab_size",
+                           "padded_vocab_size",
+                           "make_vocab_size_divisible_by",
+                           "swiglu",
+                           "add_bias_linear",
+                           "add_qkv_bias",
+                           "qk_layernorm",
+                           "normalization",
+                           "hidden_dropout",
+                           "attention_dropout",
+                           "multi_latent_attention",
+                           "moe_layer_freq",
+                           "untie_embeddings_and_output_weights",
+                           "position_embedding_type",
+                           "max_position_embeddings",
+                           "window_size",
+                           "window_attn_skip_freq"}) {
+      keys_.Has(id);
+    }
+    if (keys_.Has("num_layers")) {
+      keys_.Note(
+          "the model is the one that is named; sizes of the file are taken to "
+          "be the same");
+    }
+  }
+
+  bool Gated() {
+    return keys_.On("swiglu") ||
+           (is_recipe_ && keys_.On("gated_linear_unit")) ||
+           keys_.On("quick_geglu");
+  }
+
+  absl::Status FeedForward() {
+    PW_ASSIGN_OR_RETURN(const int64_t hidden, keys_.Int("hidden_size", 0));
+    std::string width = keys_.Text("ffn_hidden_size");
+    if (width.empty() && hidden > 0) {
+      // Two matrices in front instead of one: two thirds, in steps of 64.
+      const bool thirds = !is_recipe_ && keys_.On("swiglu");
+      width = absl::StrCat(thirds ? 4 * hidden * 2 / 3 / 64 * 64 : 4 * hidden);
+      keys_.SetDefault(
+          "model.ffn_hidden", width,
+          thirds ? "8/3 of hidden_size, in steps of 64" : "4 * hidden_size");
+    } else {
+      keys_.Set("model.ffn_hidden", width, "ffn_hidden_size");
+    }
+    if (!has_experts()) return absl::OkStatus();
+    Sizes(kExpertSizes);
+    const std::string expert = keys_.Text("moe_ffn_hidden_size");
+    if (expert.empty()) {
+      keys_.SetDefault("model.expert_ffn_hidden", width,
+                       "moe_ffn_hidden_size is ffn_hidden_size");
+    } else {
+      keys_.Set("model.expert_ffn_hidden", expert, "moe_ffn_hidden_size");
+    }
+    return DenseLayers();
+  }
+
+  // moe_layer_freq: N, or a list of 0 and 1 with (...)*n in it.
+  absl::Status DenseLayers() {
+    PW_ASSIGN_OR_RETURN(const int64_t layers, keys_.Int("num_layers", 0));
+    const std::string text = absl::StrJoin(keys_.List("moe_layer_freq"), ",");
+    if (text.empty() || text == "1") return absl::OkStatus();
+    const std::optional<std::vector<int64_t>> pattern =
+        ReadLayerPattern(text, layers);
+    if (!pattern || static_cast<int64_t>(pattern->size()) != layers) {
+      return keys_.Wrong("moe_layer_freq", absl::StrCat("1, N, or a list of ",
+                                                        layers, " of 0 and 1"));
+    }
+    const auto first = std::find_if(pattern->begin(), pattern->end(),
+                                    [](int64_t has) { return has != 0; });
+    if (std::find(first, pattern->end(), 0) != pattern->end()) {
+      return keys_.Wrong("moe_layer_freq",
+                         "dense layers at the start and experts in all others; "
+                         "layers that alternate have no field");
+    }
+    keys_.Set("model.first_dense_layers",
+              absl::StrCat(first - pattern->begin()), "moe_layer_freq");
+    return absl::OkStatus();
+  }
+
+  absl::Status Vocabulary() {
+    PW_ASSIGN_OR_RETURN(const int64_t divisor,
+                        keys_.Int("make_vocab_size_divisible_by", 128));
+    if (keys_.Has("padded_vocab_size")) {
+      keys_.Set("model.vocabulary", keys_.Text("padded_vocab_size"),
+                "padded_vocab_size");
+      keys_.Has("vocab_size");
+      return absl::OkStatus();
+    }
+    if (!is_recipe_ || keys_.On("should_pad_vocab")) {
+      vocabulary_multiple_ = divisor * tp_;
+    }
+    if (keys_.Has("vocab_size")) {
+      keys_.Set("model.vocabulary", keys_.Text("vocab_size"), "vocab_size");
+      return absl::OkStatus();
+    }
+    if (around_.given.count("model.vocabulary") > 0 ||
+        keys_.IsSaid("model.vocabulary")) {
+      return absl::OkStatus();
+    }
+    return MissingValue(
+        keys_.PlaceOf("vocab_size"),
+        "the size of the vocabulary, which Megatron-LM takes from the "
+        "tokenizer: --vocab-size in the file, or --set model.vocabulary=N");
+  }
+
+  void Positions() {
+    const std::string type = keys_.Text("position_embedding_type");
+    keys_.Has("max_position_embeddings");
+    if (type != "learned_absolute") return;
+    const std::string rows = keys_.Text("max_position_embeddings");
+    const std::string value = rows.empty() ? keys_.Text("seq_length") : rows;
+    if (value.empty()) return;
+    if (keys_.Has("position_embedding_type")) {
+      keys_.Set("model.positions", value, "position_embedding_type");
+    } else {
+      keys_.SetDefault("model.positions", value,
+                       "position_embedding_type learned_absolute");
+    }
+  }
+
+  // "(4096,0)" or two numbers: tokens to the left and right.
+  absl::Status Window() {
+    const std::vector<std::string> given = keys_.List("window_size");
+    if (given.empty()) return absl::OkStatus();
+    const std::vector<std::string> ends = absl::StrSplit(
+        absl::StrReplaceAll(absl::StrJoin(given, ","),
+                            {{"(", ""}, {")", ""}, {"[", ""}, {"]", ""}}),
+        ',');
+    int64_t left = 0;
+    if (!absl::SimpleAtoi(ends[0], &left) || left < -1) {
+      return keys_.Wrong("window_size", "\"(TOKENS,0)\"");
+    }
+    if (left <= 0) return absl::OkStatus();
+    keys_.Set("model.window", absl::StrCat(left), "window_size");
+    const std::string skips =
+        absl::StrJoin(keys_.List("window_attn_skip_freq"), ",");
+    int64_t every = 0;
+    if (skips.empty()) return absl::OkStatus();
+    if (!absl::SimpleAtoi(skips, &every)) {
+      return keys_.Wrong("window_attn_skip_freq",
+                         "N: one layer of every N looks back on all; a list "
+                         "has no field");
+    }
+    keys_.Set("model.full_attention_every", absl::StrCat(every),
+              "window_attn_skip_freq");
+    return absl::OkStatus();
+  }
+
+  // Chunks, layers on stages, schedule.
+  absl::Status Stages() {
+    PW_ASSIGN_OR_RETURN(layers_, keys_.Int("num_layers", 0));
+    int64_t vpp = 1;
+    for (const char* id : {"num_virtual_stages_per_pipeline_rank",
+                           "virtual_pipeline_model_parallel_size"}) {
+      if (!keys_.Has(id)) continue;
+      PW_ASSIGN_OR_RETURN(vpp, keys_.Int(id, 1));
+    }
+    const std::string layout = Layout();
+    const bool embedding = keys_.On("account_for_embedding_in_pipeline_split");
+    const bool loss = keys_.On("account_for_loss_in_pipeline_split");
+    const int64_t extra = (embedding ? 1 : 0) + (loss ? 1 : 0);
+    const char* const kEach = "num_layers_per_virtual_pipeline_stage";
+    if (keys_.Has(kEach)) {
+      PW_ASSIGN_OR_RETURN(const int64_t each, keys_.Int(kEach, 1));
+      if ((layers_ + extra) % (pp_ * each) != 0) {
+        return keys_.Wrong(kEach, "a divisor of the layers of a rank");
+      }
+      vpp = (layers_ + extra) / (pp_ * each);
+    }
+    if (!layout.empty()) {
+      const int64_t stages = CountStages(layout);
+      if (stages % pp_ != 0) {
+        return keys_.Refused(
+            "pipeline_model_parallel_layout",
+            absl::StrCat(stages, " stages are no multiple of pp = ", pp_));
+      }
+      vpp = stages / pp_;
+      if (!keys_.IsSaid("strategy.layers")) {
+        keys_.Set("strategy.layout", layout, "pipeline_model_parallel_layout");
+      }
+    } else {
+      PW_RETURN_IF_ERROR(Ends(vpp, embedding, loss));
+    }
+    keys_.Set("strategy.vpp", absl::StrCat(vpp),
+              "virtual_pipeline_model_parallel_size");
+    if (keys_.IsSaid("schedule.file")) return absl::OkStatus();
+    keys_.Set("schedule.name", vpp > 1 ? "interleaved-1f1b" : "1f1b",
+              "pipeline_model_parallel_size");
+    if (vpp > 1 && keys_.Has("overlap_p2p_comm") &&
+        !keys_.On("overlap_p2p_comm")) {
+      keys_.Set("strategy.waiting", "batched", "overlap_p2p_comm");
+    }
+    keys_.Has("batch_p2p_comm");
+    return absl::OkStatus();
+  }
+
+  // "Et*3|t*4|L" as it is; lists of names by stage become it.
+  std::string Layout() {
+    const std::vector<std::string> stages =
+        keys_.List("pipeline_model_parallel_layout");
+    if (stages.empty()) return "";
+    if (stages.size() == 1 && !absl::StrContains(stages[0], "decoder") &&
+        !absl::StrContains(stages[0], "embedding")) {
+      return stages[0];
+    }
+    std::vector<std::string> words;
+    for (const std::string& stage : stages) {
+      std::string letters;
+      for (absl::string_view part : absl::StrSplit(stage, ',')) {
+        part = absl::StripAsciiWhitespace(part);
+        letters += part == "embedding" ? "E"
+                   : part == "loss"    ? "L"
+                   : part == "mtp"     ? "m"
+                   : part == "decoder" ? "t"
+                                       : "";
+      }
+      words.push_back(letters);
+    }
+    return absl::StrJoin(words, "|");
+  }
+
+  // First and last stages with layers of their own number.
+  absl::Status Ends(int64_t vpp, bool embedding, bool loss) {
+    constexpr char kFirst[] = "decoder_first_pipeline_num_layers";
+    constexpr char kLast[] = "decoder_last_pipeline_num_layers";
+    PW_ASSIGN_OR_RETURN(const int64_t first, keys_.Int(kFirst, -1, 0));
+    PW_ASSIGN_OR_RETURN(const int64_t last, keys_.Int(kLast, -1, 0));
+    const int64_t extra = (embedding ? 1 : 0) + (loss ? 1 : 0);
+    if (layers_ == 0 || (first < 0 && last < 0 && extra == 0)) {
+      return absl::OkStatus();
+    }
+    std::vector<int64_t> counts(pp_ * vpp);
+    if (extra > 0) {
+      if ((layers_ + extra) % (pp_ * vpp) != 0) {
+        return keys_.Refused(embedding
+                                 ? "account_for_embedding_in_pipeline_split"
+                                 : "account_for_loss_in_pipeline_split",
+                             absl::StrCat(layers_ + extra,
+                                          " layers with embedding and loss are "
+                                          "no multiple of ",
+                                          pp_ * vpp, " stages"));
+      }
+      std::fill(counts.begin(), counts.end(), (layers_ + extra) / (pp_ * vpp));
+      counts.front() -= embedding ? 1 : 0;
+      counts.back() -= loss ? 1 : 0;
+    } else {
+      // All chunks of a rank have the same share of its layers.
+      const int64_t ends = (first >= 0 ? 1 : 0) + (last >= 0 ? 1 : 0);
+      const int64_t left =
+          layers_ - std::max<int64_t>(first, 0) - std::max<int64_t>(last, 0);
+      const auto divides = [vpp](int64_t layers) { return layers % vpp == 0; };
+      if (pp_ <= ends || left < 0 || left % (pp_ - ends) != 0 ||
+          !divides(left / (pp_ - ends)) || (first > 0 && !divides(first)) ||
+          (last > 0 && !divides(last))) {
+        return keys_.Wrong(first >= 0 ? kFirst : kLast,
+                           "what leaves the same for each other stage");
+      }
+      for (int64_t stage = 0; stage < pp_ * vpp; ++stage) {
+        const int64_t rank = stage % pp_;
+        const int64_t of_rank = rank == 0 && first >= 0 ? first
+                                : rank == pp_ - 1 && last >= 0
+                                    ? last
+                                    : left / (pp_ - ends);
+        counts[stage] = of_rank / vpp;
+      }
+    }
+    keys_.Set("strategy.layers", absl::StrJoin(counts, ","),
+              extra > 0    ? "account_for_embedding_in_pipeline_split"
+              : first >= 0 ? kFirst
+                           : kLast);
+    return absl::OkStatus();
+  }
+
+  // Separators between stages, groups repeated.
+  static int64_t CountStages(absl::string_view text) {
+    std::vector<int64_t> sums = {0};
+    for (size_t at = 0; at < text.size();) {
+      const char letter = text[at++];
+      if (letter == '(') {
+        sums.push_back(0);
+        continue;
+      }
+      int64_t unit = letter == '|' ? 1 : 0;
+      if (letter == ')' && sums.size() > 1) {
+        unit = sums.back();
+        sums.pop_back();
+      }
+      int64_t times = 1;
+      if (at < text.size() && text[at] == '*') {
+        times = 0;
+        for (++at; at < text.size() && absl::ascii_isdigit(text[at]); ++at) {
+          times = std::min<int64_t>(times * 10 + (text[at] - '0'), 1 << 20);
+        }
+      }
+      sums.back() = std::min<int64_t>(sums.back() + unit * times, 1 << 20);
+    }
+    return sums[0] + 1;
+  }
+
+  absl::Status Batch() {
+    PW_ASSIGN_OR_RETURN(int64_t batch, keys_.Int("global_batch_size", 0));
+    const auto said = around_.given.find("strategy.dp");
+    if (said != around_.given.end()) {
+      PW_RETURN_IF_ERROR(absl::SimpleAtoi(said->second, &dp_)
+                             ? absl::OkStatus()
+                             : BadValue("--dp", said->second, "an integer"));
+    } else if (dp_ > 0) {
+      keys_.Set("strategy.dp", absl::StrCat(dp_), "nnodes");
+    }
+    if (dp_ <= 0) {
+      if (!keys_.IsSaid("strategy.dp")) {
+        keys_.Note(
+            "the number of devices is not in it (--nnodes, --nproc-per-node): "
+            "give --nodes, or --dp and --microbatches");
+      }
+      return absl::OkStatus();
+    }
+    if (around_.given.count("strategy.microbatches") > 0) {
+      return absl::OkStatus();
+    }
+    if (batch == 0) {
+      keys_.SetDefault("strategy.microbatches", "1",
+                       "global_batch_size is dp * micro_batch_size");
+      return absl::OkStatus();
+    }
+    if (batch % (dp_ * size_) != 0) {
+      return keys_.Wrong(
+          "global_batch_size",
+          absl::StrCat("a multiple of dp * micro-batch-size = ", dp_ * size_));
+    }
+    keys_.Set("strategy.microbatches", absl::StrCat(batch / (dp_ * size_)),
+              "global_batch_size");
+    return absl::OkStatus();
+  }
+
+  void Experts() {
+    for (const char* id :
+         {"moe_ffn_hidden_size", "moe_router_topk", "moe_layer_freq",
+          "moe_shared_expert_intermediate_size"}) {
+      keys_.Has(id);
+    }
+    if (!has_experts() && !named()) {
+      for (const char* id :
+           {"expert_model_parallel_size", "expert_tensor_parallel_size",
+            "moe_token_dispatcher_type", "moe_grouped_gemm"}) {
+        keys_.Has(id);
+      }
+      return;
+    }
+    if (keys_.Has("expert_model_parallel_size")) {
+      keys_.Set("strategy.ep", keys_.Text("expert_model_parallel_size"),
+                "expert_model_parallel_size");
+    }
+    if (keys_.Has("expert_tensor_parallel_size")) {
+      keys_.Set("strategy.etp", keys_.Text("expert_tensor_parallel_size"),
+                "expert_tensor_parallel_size");
+    }
+    const std::string dispatcher = keys_.Text("moe_token_dispatcher_type");
+    const bool deepep = dispatcher == "flex" || keys_.On("moe_enable_deepep");
+    keys_.Has("moe_flex_dispatcher_backend");
+    if (deepep) {
+      keys_.Set("strategy.dispatch", "once", "moe_token_dispatcher_type");
+    } else if (dispatcher == "allgather") {
+      if (!named() || keys_.Has("moe_token_dispatcher_type")) {
+        keys_.NotModelled("moe_token_dispatcher_type",
+                          "allgather, Megatron-LM's default: all tokens go to "
+                          "all devices of ep; all-to-all is taken");
+      }
+    } else {
+      keys_.Set("strategy.dispatch", "all-to-all", "moe_token_dispatcher_type");
+    }
+    if (!keys_.On("moe_grouped_gemm") && !named() && !is_recipe_) {
+      keys_.NotModelled("moe_grouped_gemm",
+                        "without it experts run one after the other; grouped "
+                        "products are taken");
+    }
+    if (keys_.On("overlap_moe_expert_parallel_comm")) {
+      keys_.Set("strategy.overlap_experts", "true",
+                "overlap_moe_expert_parallel_comm");
+    }
+    if (keys_.Has("moe_router_num_groups") &&
+        keys_.Has("moe_router_group_topk")) {
+      keys_.Set("strategy.expert_nodes", keys_.Text("moe_router_group_topk"),
+                "moe_router_group_topk");
+    }
+  }
+
+  void Sharding() {
+    std::string sharding =
+        keys_.On("use_distributed_optimizer") ? "zero1" : "ddp";
+    // It acts with Megatron's FSDP alone; recipes set it without, too.
+    const bool fsdp =
+        keys_.On("use_megatron_fsdp") || keys_.On("use_custom_fsdp");
+    const std::string strategy = keys_.Text("data_parallel_sharding_strategy");
+    if (fsdp) {
+      sharding = strategy == "optim"                ? "zero1"
+                 : strategy == "optim_grads"        ? "zero2"
+                 : strategy == "optim_grads_params" ? "fsdp"
+                                                    : "ddp";
+    }
+    keys_.On("overlap_param_gather");
+    const bool overlaps = keys_.On("overlap_grad_reduce");
+    if (keys_.On("use_torch_fsdp2")) sharding = "fsdp";
+    if (dp_ == 1 && cp_ == 1) return;
+    keys_.Set("strategy.data_parallel", sharding, "use_distributed_optimizer");
+    if (overlaps)
+      Switch("strategy.overlap_gradients", true, "overlap_grad_reduce");
+  }
+
+  static int BytesOf(const std::string& type) {
+    if (absl::StrContains(type, "32")) return 4;
+    if (absl::StrContains(type, "8")) return 1;
+    return type.empty() ? 4 : 2;
+  }
+
+  // Bytes of what the optimizer keeps.
+  void Types() {
+    const bool half = keys_.On("bf16") || keys_.On("fp16");
+    const bool precise = keys_.On("use_precision_aware_optimizer");
+    const std::string gradients = keys_.Text("main_grads_dtype");
+    const std::string first = keys_.Text("exp_avg_dtype");
+    const std::string second = keys_.Text("exp_avg_sq_dtype");
+    const std::string master = keys_.Text("main_params_dtype");
+    const bool reduced = keys_.On("grad_reduce_in_bf16") ||
+                         (keys_.Has("accumulate_allreduce_grads_in_fp32") &&
+                          !keys_.On("accumulate_allreduce_grads_in_fp32"));
+    if (half || is_recipe_) {
+      int bytes = 4;
+      const char* id = "grad_reduce_in_bf16";
+      if (reduced || (keys_.On("fp16") &&
+                      !keys_.On("accumulate_allreduce_grads_in_fp32"))) {
+        bytes = 2;
+      }
+      if (precise && keys_.Has("main_grads_dtype")) {
+        bytes = std::min(bytes, BytesOf(gradients));
+        id = "main_grads_dtype";
+      }
+      keys_.Set("strategy.gradient_bytes_per_parameter", absl::StrCat(bytes),
+                id);
+    }
+    if (!precise) return;
+    keys_.Set("strategy.moment_bytes_per_parameter",
+              absl::StrCat(BytesOf(first) + BytesOf(second)), "exp_avg_dtype");
+    // Beside bf16 weights, fp16 masters are the other half of 32 bits.
+    keys_.Set("strategy.master_bytes_per_parameter",
+              absl::StrCat(BytesOf(master)), "main_params_dtype");
+  }
+
+  absl::Status Recompute() {
+    if (keys_.Has("sequence_parallel") || tp_ > 1) {
+      Switch("strategy.sequence_parallel",
+             tp_ > 1 && keys_.On("sequence_parallel"), "sequence_parallel");
+    }
+    const std::string granularity = keys_.Text("recompute_granularity");
+    const std::vector<std::string> modules = keys_.List("recompute_modules");
+    const std::string method = keys_.Text("recompute_method");
+    PW_ASSIGN_OR_RETURN(const int64_t layers,
+                        keys_.Int("recompute_num_layers", 0));
+    if (granularity == "full") {
+      keys_.Set("strategy.recompute", "full", "recompute_granularity");
+      if (method == "block" && layers > 0) {
+        keys_.Set("strategy.recompute_layers", absl::StrCat(layers),
+                  "recompute_num_layers");
+      }
+      return absl::OkStatus();
+    }
+    if (granularity != "selective" && !keys_.On("recompute_activations")) {
+      keys_.Set("strategy.recompute", "none", "recompute_granularity");
+      return absl::OkStatus();
+    }
+    RecomputeModules(modules);
+    return absl::OkStatus();
+  }
+
+  void RecomputeModules(const std::vector<std::string>& modules) {
+    bool norms = false;
+    bool core = modules.empty();
+    for (const std::string& given : modules) {
+      for (const absl::string_view module : absl::StrSplit(
+               absl::StrReplaceAll(
+                   given, {{"[", ""}, {"]", ""}, {"'", ""}, {"\"", ""}}),
+               absl::ByAnyChar(", "), absl::SkipEmpty())) {
+        if (module == "core_attn") {
+          core = true;
+        } else if (module == "layernorm" || module == "moe_act") {
+          norms = true;
+        } else {
+          keys_.NotModelled("recompute_modules",
+                            absl::StrCat("recomputation of ", module));
+        }
+      }
+    }
+    keys_.Set("strategy.recompute",
+              norms  ? "norm-activation"
+              : core ? "selective"
+                     : "none",
+              "recompute_modules");
+    if (norms && core && !keys_.On("use_flash_attn")) return;
+  }
+
+  void Kernels() {
+    const std::string attention = keys_.Text("attention_backend");
+    if (attention == "unfused" || attention == "local") {
+      keys_.Set("strategy.attention", "unfused", "attention_backend");
+    }
+    keys_.On("use_flash_attn");
+    Precision();
+    const std::string fusion = keys_.Text("cross_entropy_fusion_impl");
+    keys_.Set("strategy.fused_cross_entropy",
+              keys_.On("cross_entropy_loss_fusion") ? "true" : "false",
+              "cross_entropy_loss_fusion");
+    if (tp_ > 1 && keys_.On("tp_comm_overlap")) {
+      keys_.Set("strategy.overlap_tensor", "true", "tp_comm_overlap");
+    }
+    Graphs();
+    Offload();
+  }
+
+  void Precision() {
+    const std::string format = keys_.Text("fp8");
+    keys_.On("bf16");
+    keys_.On("fp16");
+    if (!format.empty() && format != "false") {
+      const std::string recipe = keys_.Text("fp8_recipe");
+      keys_.Set("strategy.precision",
+                recipe == "tensorwise"  ? "fp8-tensorwise"
+                : recipe == "blockwise" ? "fp8-block"
+                : recipe == "mxfp8"     ? "mxfp8"
+                                        : "fp8",
+                "fp8");
+      if (keys_.On("fp8_dot_product_attention")) {
+        keys_.Set("strategy.fp8_attention", "true",
+                  "fp8_dot_product_attention");
+      }
+      return;
+    }
+    keys_.Has("fp8_recipe");
+    const std::string fp4 = keys_.Text("fp4");
+    keys_.Has("fp4_recipe");
+    if (!fp4.empty() && fp4 != "false") {
+      keys_.Set("strategy.precision", "nvfp4", "fp4");
+    }
+  }
+
+  void Graphs() {
+    std::string how = keys_.Text("cuda_graph_impl");
+    if (keys_.On("enable_cuda_graph")) how = "local";
+    if (keys_.On("external_cuda_graph")) how = "transformer_engine";
+    std::vector<std::string> scopes = keys_.List("cuda_graph_modules");
+    const std::vector<std::string> old = keys_.List("cuda_graph_scope");
+    scopes.insert(scopes.end(), old.begin(), old.end());
+    if (how.empty() || how == "none") return;
+    static const auto* const parts =
+        new std::map<std::string, std::string>{{"attn", "attention"},
+                                               {"mlp", "dense"},
+                                               {"moe_router", "router"},
+                                               {"moe_preprocess", "router"},
+                                               {"moe", "experts"}};
+    std::vector<std::string> kept;
+    for (const std::string& list : scopes) {
+      for (const absl::string_view scope : absl::StrSplit(
+               absl::StrReplaceAll(list, {{"[", ""}, {"]", ""}, {"'", ""}}),
+               absl::ByAnyChar(", "), absl::SkipEmpty())) {
+        const auto part = parts->find(std::string(scope));
+        if (part != parts->end() &&
+            std::find(kept.begin(), kept.end(), part->second) == kept.end()) {
+          kept.push_back(part->second);
+        }
+      }
+    }
+    keys_.Set("strategy.launch", "graphs", "cuda_graph_impl");
+    if (kept.empty()) kept = {"attention", "dense", "router", "experts"};
+    keys_.Set("strategy.graph_parts", absl::StrJoin(kept, ","),
+              "cuda_graph_modules");
+  }
+
+  void Offload() {
+    if (keys_.On("optimizer_cpu_offload")) {
+      keys_.Set("strategy.optimizer_placement", "twinflow",
+                "optimizer_cpu_offload");
+      const std::string share = keys_.Text("optimizer_offload_fraction");
+      if (!share.empty()) {
+        keys_.Set("strategy.optimizer_ratio", share,
+                  "optimizer_offload_fraction");
+      }
+    }
+    keys_.Has("optimizer_offload_fraction");
+  }
+
+  KeyReader& keys_;
+  const ForeignSurroundings& around_;
+  bool is_recipe_;
+  int64_t tp_ = 1;
+  int64_t pp_ = 1;
+  int64_t cp_ = 1;
+  int64_t dp_ = 0;
+  int64_t size_ = 1;
+  int64_t world_ = 0;
+  int64_t layers_ = 0;
+  int64_t vocabulary_multiple_ = 1;
+};
+
+}  // namespace
+
+absl::StatusOr<ForeignArgs> ReadMegatron(std::vector<GivenKey> keys,
+                                         const std::string& path,
+                                         const std::set<std::string>& said,
+                                         const ForeignSurroundings& around) {
+  KeyReader reader(KeyTable::Of("megatron"), "Megatron-LM", "main", "0.14",
+                   path, said);
+  reader.Take(std::move(keys));
+  return MegatronFile(&reader, around, false).Read();
+}
+
+absl::StatusOr<ForeignArgs> ReadMegatronCore(
+    std::vector<GivenKey> keys, const std::string& path,
+    const std::set<std::string>& said, const ForeignSurroundings& around) {
+  KeyReader reader(KeyTable::Of("megatron"), "Megatron-Bridge", "main", "",
+                   path, said);
+  reader.Take(std::move(keys));
+  return MegatronFile(&reader, around, true).Read();
+}
+
+}  // namespace pipewright

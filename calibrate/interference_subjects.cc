@@ -16,7 +16,7 @@
 #include "calibrate/machine.h"
 #include "calibrate/thread_group.h"
 #include "sim/base/check.h"
-#include "sim/base/median.h"
+#include "sim/base/statistics.h"
 #include "sim/base/status.h"
 
 namespace pipewright {

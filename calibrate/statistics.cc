@@ -5,9 +5,8 @@
 #include <numeric>
 
 #include "sim/base/check.h"
-#include "sim/base/median.h"
+#include "sim/base/statistics.h"
 #include "sim/cost/jitter.h"
-#include "sim/cost/student.h"
 
 namespace pipewright {
 namespace {

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "sim/base/nearest.h"
 #include "sim/base/status.h"
 #include "sim/schedule/builder.h"
-#include "sim/schedule/nearest.h"
 #include "sim/schedule/registry.h"
 #include "sim/schedule/wave_order.h"
 

@@ -21,7 +21,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "sim/base/median.h"
+#include "sim/base/statistics.h"
 #include "sim/profile/profile.h"
 #include "sim/profile/store.h"
 #include "sim/reproduce/paper.h"

@@ -10,7 +10,6 @@
 #include "execute/run/rank_run.h"
 #include "execute/transport/meetings.h"
 #include "execute/transport/steady_seconds.h"
-#include "sim/base/exceptions.h"
 #include "sim/base/status.h"
 #include "sim/program/program.h"
 

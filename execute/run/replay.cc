@@ -13,7 +13,6 @@
 #include "execute/run/rank_outcome.h"
 #include "execute/run/replay_endpoint.h"
 #include "execute/transport/steady_seconds.h"
-#include "sim/base/exceptions.h"
 #include "sim/base/status.h"
 #include "sim/base/worst.h"
 #include "sim/engine/isolated_times.h"

@@ -15,7 +15,6 @@
 #include "execute/transport/meetings.h"
 #include "execute/transport/steady_seconds.h"
 #include "execute/transport/thread_transport.h"
-#include "sim/base/exceptions.h"
 #include "sim/base/status.h"
 #include "sim/engine/isolated_times.h"
 

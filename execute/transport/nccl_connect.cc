@@ -7,7 +7,6 @@
 #include "execute/transport/meetings.h"
 #include "execute/transport/nccl_transport.h"
 #include "execute/transport/steady_seconds.h"
-#include "sim/base/exceptions.h"
 #include "sim/base/status.h"
 #include "sim/program/program.h"
 

@@ -17,7 +17,6 @@
 #include "calibrate/session.h"
 #include "execute/transport/calibration_group.h"
 #include "kernels/loader.h"
-#include "sim/base/amount.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/file.h"
 #include "sim/base/names.h"

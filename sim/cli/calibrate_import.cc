@@ -13,7 +13,6 @@
 #include "calibrate/import_kineto.h"
 #include "calibrate/import_silicon.h"
 #include "calibrate/kineto_checks.h"
-#include "sim/base/amount.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/file.h"
 #include "sim/base/gzip.h"

@@ -7,7 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "sim/base/median.h"
+#include "sim/base/statistics.h"
 #include "sim/base/status.h"
 #include "sim/engine/fast_engine.h"
 #include "sim/program/lower.h"

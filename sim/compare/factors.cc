@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "sim/base/median.h"
+#include "sim/base/statistics.h"
 
 namespace pipewright {
 namespace {

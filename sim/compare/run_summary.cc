@@ -8,7 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "sim/base/json.h"
-#include "sim/base/median.h"
+#include "sim/base/statistics.h"
 #include "sim/base/status.h"
 #include "sim/compare/control.h"
 

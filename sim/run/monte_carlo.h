@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "sim/base/progress.h"
 #include "sim/config/prepare.h"
 #include "sim/config/run_config.h"
 #include "sim/config/run_context.h"
+#include "sim/engine/engine.h"
 #include "sim/run/paired_test.h"
 
 namespace pipewright {

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "sim/base/check.h"
-#include "sim/cost/student.h"
+#include "sim/base/statistics.h"
 
 namespace pipewright {
 namespace {

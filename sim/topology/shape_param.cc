@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "sim/base/amount.h"
 #include "sim/base/check.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"

@@ -1,6 +1,5 @@
 #include "sim/cost/block_prices.h"
 
-#include "sim/base/find_or_make.h"
 #include "sim/cost/exchange.h"
 
 namespace pipewright {
@@ -41,44 +40,32 @@ void SumExchanges(const std::vector<ModelOp>& ops,
 
 const std::vector<OpTime>& BlockPrices::Times(BlockKind kind,
                                               int64_t layer) const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return FindOrMake(
-      {kind, inventory_->ClassOf(layer)},
-      [&] {
-        return BlockTimes(inventory_->model(), inventory_->training(), options_,
-                          kind, layer);
-      },
-      &times_);
+  return times_.Get({kind, inventory_->ClassOf(layer)}, [&] {
+    return BlockTimes(inventory_->model(), inventory_->training(), options_,
+                      kind, layer);
+  });
 }
 
 const BlockSeconds& BlockPrices::Sum(BlockKind kind, int64_t layer,
                                      Recompute recompute) const {
   const std::vector<OpTime>& times = Times(kind, layer);
   const std::vector<ModelOp>& ops = inventory_->Ops(kind, layer);
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return FindOrMake(
-      {kind, inventory_->ClassOf(layer), recompute},
-      [&] {
-        BlockSeconds sum = SumBlock(inventory_->training(), options_, ops,
-                                    times, kind, recompute);
-        SumExchanges(ops, times, inventory_->training(), options_, recompute,
-                     &sum);
-        return sum;
-      },
-      &sums_);
+  return sums_.Get({kind, inventory_->ClassOf(layer), recompute}, [&] {
+    BlockSeconds sum = SumBlock(inventory_->training(), options_, ops, times,
+                                kind, recompute);
+    SumExchanges(ops, times, inventory_->training(), options_, recompute, &sum);
+    return sum;
+  });
 }
 
 const BlockPrices& BlockPrices::WithPower(double energy,
                                           ExchangePower exchanges) const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  std::unique_ptr<const BlockPrices>& other = with_power_[{energy, exchanges}];
-  if (other == nullptr) {
+  return *with_power_.Get({energy, exchanges}, [&] {
     AnalyticOptions options = options_;
     options.device.bf16_joules_per_flop *= energy;
     options.exchange_power = exchanges;
-    other = std::make_unique<const BlockPrices>(inventory_, std::move(options));
-  }
-  return *other;
+    return std::make_unique<const BlockPrices>(inventory_, std::move(options));
+  });
 }
 
 }  // namespace pipewright

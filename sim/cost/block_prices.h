@@ -4,16 +4,15 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "sim/base/kept.h"
 #include "sim/cost/analytic.h"
 #include "sim/cost/block_time.h"
-#include "sim/model/inventory.h"
+#include "sim/model/ops.h"
 
 namespace pipewright {
 
@@ -37,12 +36,10 @@ class BlockPrices {
  private:
   const std::shared_ptr<const Inventory> inventory_;
   const AnalyticOptions options_;
-  mutable std::mutex mutex_;
-  mutable std::map<std::pair<BlockKind, int64_t>, std::vector<OpTime>> times_;
-  mutable std::map<std::tuple<BlockKind, int64_t, Recompute>, BlockSeconds>
-      sums_;
-  mutable std::map<std::pair<double, ExchangePower>,
-                   std::unique_ptr<const BlockPrices>>
+  mutable Kept<std::vector<OpTime>, std::pair<BlockKind, int64_t>> times_;
+  mutable Kept<BlockSeconds, std::tuple<BlockKind, int64_t, Recompute>> sums_;
+  mutable Kept<std::unique_ptr<const BlockPrices>,
+               std::pair<double, ExchangePower>>
       with_power_;
 };
 

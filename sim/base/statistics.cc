@@ -74,7 +74,6 @@ double NormalBelow(double value) {
 namespace {
 
 // From here on the expansion around the normal distribution is as exact.
-// [numerics]
 constexpr int64_t kMany = 1000;
 
 // P(|T| <= t): 26.7.3 for odd, 26.7.4 for even degrees, in `angle` =
@@ -95,7 +94,6 @@ double Inside(double angle, int64_t degrees) {
 }
 
 // M. Abramowitz and I. Stegun, Handbook of Mathematical Functions, 26.7.5.
-// [paper]
 double Expansion(double x, double degrees) {
   const double square = x * x;
   const double first = (square + 1) / 4;
@@ -119,7 +117,7 @@ double StudentT(double level, int64_t degrees) {
   }
   double low = 0;
   double high = std::numbers::pi / 2;
-  // A double has no more digits. [numerics]
+  // A double has no more digits.
   constexpr int kHalvings = 60;
   for (int halving = 0; halving < kHalvings; ++halving) {
     const double middle = (low + high) / 2;

@@ -128,7 +128,7 @@ struct ModelOp {
   double shared_workspace = 0;
   RecomputeClass recompute = RecomputeClass::kOther;
   // Of Recompute::kOpSelective: the part of the forward that runs again, and
-  // of saved_until_backward what is given back (ops_selective.cc).
+  // of saved_until_backward what is given back (MarkSelective).
   double selective_part = 1;
   double selective_backward = 0;
   // Nothing that the backward of its layer needs comes out of it or behind it,

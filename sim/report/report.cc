@@ -8,7 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "sim/base/json.h"
 #include "sim/base/quantity.h"
-#include "sim/memory/weight_versions.h"
+#include "sim/memory/activations.h"
 #include "sim/program/program.h"
 #include "sim/report/peak_memory.h"
 #include "sim/report/report_tree.h"

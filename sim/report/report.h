@@ -97,7 +97,7 @@ struct Report {
   std::optional<JitterReport> jitter;    // where durations are drawn
   std::optional<bool> fits;              // only where a limit is given
   std::vector<RollbackReport> rollbacks;
-  // Of pipelines that are never flushed: one a rank (weight_versions.h).
+  // Of pipelines that are never flushed: one a rank (WeightVersionsOf).
   std::vector<int> staleness;
   std::vector<int> weight_versions;
   std::optional<double> microbatches_per_s;  // of all replicas

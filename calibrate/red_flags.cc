@@ -10,7 +10,7 @@
 #include "calibrate/device_limits.h"
 #include "sim/base/quantity.h"
 #include "sim/cost/profile_shape.h"
-#include "sim/profile/transport_names.h"
+#include "sim/profile/profile.h"
 
 namespace pipewright {
 namespace {

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "calibrate/entries.h"
 #include "sim/base/status.h"
-#include "sim/profile/transport_names.h"
+#include "sim/profile/profile.h"
 
 namespace pipewright {
 namespace {

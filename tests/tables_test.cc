@@ -23,7 +23,6 @@
 #include "absl/strings/strip.h"
 #include "sim/base/statistics.h"
 #include "sim/profile/profile.h"
-#include "sim/profile/store.h"
 #include "sim/reproduce/paper.h"
 #include "tests/support/experiment_csv.h"
 #include "tests/support/json.h"

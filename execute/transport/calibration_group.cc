@@ -13,7 +13,7 @@
 #include "sim/base/check.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
-#include "sim/profile/transport_names.h"
+#include "sim/profile/profile.h"
 
 namespace pipewright {
 namespace {

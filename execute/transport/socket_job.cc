@@ -11,7 +11,7 @@
 #include "execute/transport/frame_reader.h"
 #include "execute/transport/socket_peer.h"
 #include "execute/transport/steady_seconds.h"
-#include "sim/profile/transport_names.h"
+#include "sim/profile/profile.h"
 
 namespace pipewright {
 namespace {

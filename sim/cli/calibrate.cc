@@ -26,7 +26,7 @@
 #include "sim/cli/calibrate_import.h"
 #include "sim/cli/verbs.h"
 #include "sim/model/model.h"
-#include "sim/profile/store.h"
+#include "sim/profile/profile.h"
 #include "sim/report/calibration_report.h"
 
 namespace pipewright {

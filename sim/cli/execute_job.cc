@@ -11,7 +11,7 @@
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 #include "sim/cli/common.h"
-#include "sim/profile/transport_names.h"
+#include "sim/profile/profile.h"
 
 namespace pipewright {
 namespace {

@@ -21,7 +21,7 @@
 #include "sim/cost/device.h"
 #include "sim/cost/profile_costs.h"
 #include "sim/model/model.h"
-#include "sim/profile/store.h"
+#include "sim/profile/profile.h"
 #include "sim/report/gallery.h"
 #include "sim/schedule/registry.h"
 #include "sim/topology/registry.h"

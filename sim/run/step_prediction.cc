@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "sim/base/status.h"
-#include "sim/cost/back_to_back.h"
 #include "sim/cost/estimate_error.h"
+#include "sim/cost/profile_costs.h"
 #include "sim/program/program.h"
 
 namespace pipewright {

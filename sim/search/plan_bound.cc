@@ -9,7 +9,7 @@
 #include "sim/base/status.h"
 #include "sim/config/run_config_fields.h"
 #include "sim/cost/analytic.h"
-#include "sim/cost/slowest.h"
+#include "sim/cost/clock.h"
 #include "sim/model/ops.h"
 
 namespace pipewright {

@@ -11,7 +11,7 @@
 #include "sim/config/prepare.h"
 #include "sim/cost/estimate_error.h"
 #include "sim/engine/fast_engine.h"
-#include "sim/profile/store.h"
+#include "sim/profile/profile.h"
 #include "sim/program/program.h"
 #include "sim/report/report.h"
 #include "sim/run/describe_run.h"

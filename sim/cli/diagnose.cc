@@ -10,7 +10,6 @@
 #include "sim/cli/trace_folder.h"
 #include "sim/cli/verbs.h"
 #include "sim/diagnose/diagnosis.h"
-#include "sim/diagnose/diagnosis_report.h"
 #include "sim/diagnose/kineto_job.h"
 #include "sim/diagnose/read_table.h"
 #include "sim/diagnose/trace_job.h"

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "sim/base/quantity.h"
-#include "sim/diagnose/diagnosis_report.h"
+#include "sim/diagnose/diagnosis.h"
 #include "sim/plot/heat_map.h"
 #include "sim/report/format.h"
 #include "sim/report/html_parts.h"

@@ -13,7 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "sim/base/quantity.h"
 #include "sim/base/statistics.h"
-#include "sim/compare/cell_names.h"
+#include "sim/compare/factors.h"
 #include "sim/schedule/pass.h"
 
 namespace pipewright {

@@ -9,7 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 #include "sim/config/run_config.h"
-#include "sim/report/peak_memory.h"
+#include "sim/report/report.h"
 #include "sim/run/simulated_run.h"
 #include "sim/search/foreign_args.h"
 #include "sim/search/plan.h"

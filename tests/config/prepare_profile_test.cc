@@ -15,7 +15,7 @@
 #include "sim/program/program.h"
 #include "sim/report/report.h"
 #include "sim/run/describe_run.h"
-#include "sim/run/step_prediction.h"
+#include "sim/run/simulated_run.h"
 #include "tests/support/json.h"
 #include "tests/support/tiny_profile.h"
 

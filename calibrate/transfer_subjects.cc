@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "calibrate/entries.h"
+#include "calibrate/measure.h"
 #include "sim/base/status.h"
 #include "sim/profile/profile.h"
 

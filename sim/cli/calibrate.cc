@@ -23,7 +23,6 @@
 #include "sim/base/quantity.h"
 #include "sim/base/signal_thread.h"
 #include "sim/base/status.h"
-#include "sim/cli/calibrate_import.h"
 #include "sim/cli/verbs.h"
 #include "sim/model/model.h"
 #include "sim/profile/profile.h"

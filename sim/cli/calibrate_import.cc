@@ -1,4 +1,4 @@
-#include "sim/cli/calibrate_import.h"
+#include "sim/cli/verbs.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -19,7 +19,7 @@
 #include "sim/base/names.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
-#include "sim/cli/trace_folder.h"
+#include "sim/cli/common.h"
 #include "sim/cost/profile_shape.h"
 #include "sim/model/model.h"
 #include "sim/profile/profile.h"

@@ -14,7 +14,7 @@
 #include "sim/base/status.h"
 #include "sim/cli/gallery.h"
 #include "sim/cli/list_topologies.h"
-#include "sim/cli/verb_reference.h"
+#include "sim/cli/option_table.h"
 #include "sim/cli/verbs.h"
 #include "sim/config/config_reference.h"
 #include "sim/config/model_fields.h"

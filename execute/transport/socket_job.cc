@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "execute/transport/frame_reader.h"
 #include "execute/transport/socket_peer.h"
 #include "execute/transport/steady_seconds.h"
 #include "sim/profile/profile.h"

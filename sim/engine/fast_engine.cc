@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "sim/engine/fast_run.h"
 #include "sim/engine/fluid_clock.h"
 #include "sim/engine/known_times.h"
 #include "sim/schedule/verify.h"

@@ -303,7 +303,6 @@ std::array<std::vector<double>, kNumPassKinds> JitterOf(const StageSum& sum) {
 std::vector<TimeSource> SourcesOf(const std::vector<ProfiledTime>& times,
                                   const std::vector<StageSum>& sums,
                                   std::string* unknown) {
-  constexpr double kNormal90 = 1.6449;  // two-sided quantile [numerics]
   std::vector<TimeSource> sources;
   for (size_t row = 0; row < times.size(); ++row) {
     const ProfiledTime& time = times[row];
@@ -319,7 +318,7 @@ std::vector<TimeSource> SourcesOf(const std::vector<ProfiledTime>& times,
                               ": the error of its interpolation is unknown");
     } else {
       source.error = *error;
-      source.error.own = std::hypot(error->own, kNormal90 * time.error);
+      source.error.own = std::hypot(error->own, kTwoSided90 * time.error);
     }
     for (const StageSum& sum : sums) {
       const auto found = sum.rows.find(static_cast<int>(row));

@@ -18,7 +18,6 @@
 #include "sim/program/side_sequence.h"
 
 namespace pipewright {
-namespace {
 
 // Walks a Program beside its trace.
 class GraphBuilder {
@@ -117,6 +116,8 @@ class GraphBuilder {
   std::map<std::pair<int, int>, Nodes> meetings_;
   std::map<std::tuple<int, int, int>, size_t> met_;
 };
+
+namespace {
 
 absl::Status NotItsTrace(absl::string_view what) {
   return absl::InternalError(

@@ -23,8 +23,6 @@
 namespace pipewright {
 namespace {
 
-class Json;
-
 // F, (R,) B, W back to back over the sum of the three by themselves, and the
 // price of the split: (B+W) / BW. 0 where a pass is missing.
 struct SplitNumbers {

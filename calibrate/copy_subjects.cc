@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "calibrate/entries.h"
 #include "calibrate/machine.h"
+#include "calibrate/measure.h"
 #include "sim/base/check.h"
 #include "sim/base/status.h"
 

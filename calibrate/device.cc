@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "sim/base/check.h"
-#include "sim/base/median.h"
+#include "sim/base/statistics.h"
 #include "sim/base/status.h"
 
 namespace pipewright {

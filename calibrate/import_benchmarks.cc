@@ -20,8 +20,7 @@
 #include "sim/base/error_parts.h"
 #include "sim/base/json_fault.h"
 #include "sim/base/status.h"
-#include "sim/profile/check.h"
-#include "sim/profile/transport_names.h"
+#include "sim/profile/profile.h"
 
 namespace pipewright {
 namespace {

@@ -16,7 +16,7 @@
 #include "calibrate/statistics.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/status.h"
-#include "sim/profile/check.h"
+#include "sim/profile/profile.h"
 
 namespace pipewright {
 namespace {

@@ -11,12 +11,12 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "calibrate/entries.h"
 #include "calibrate/interference_gpu.h"
 #include "calibrate/machine.h"
+#include "calibrate/measure.h"
 #include "calibrate/thread_group.h"
 #include "sim/base/check.h"
-#include "sim/base/median.h"
+#include "sim/base/statistics.h"
 #include "sim/base/status.h"
 
 namespace pipewright {

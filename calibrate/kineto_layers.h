@@ -32,4 +32,9 @@ absl::Status CheckModelLayers(
     const std::vector<KinetoRank>& ranks, const KinetoLayout& layout,
     const std::vector<std::vector<RegionParts>>& regions, int64_t of_model);
 
+// How often the longest run of repetitions in `names` repeats its block, where
+// it is nearly all of them and the block has different kernels; 0: they do not
+// repeat, or are too many to search.
+int64_t RepeatsOf(const std::vector<int32_t>& names);
+
 }  // namespace pipewright

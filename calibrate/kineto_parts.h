@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "calibrate/kineto_names.h"
 #include "calibrate/kineto_rank.h"
 #include "sim/profile/profile.h"
 
@@ -61,5 +62,18 @@ struct RegionParts {
 absl::StatusOr<std::vector<RegionParts>> PartsOfRegions(const KinetoRank& rank,
                                                         const PartSizes& sizes,
                                                         bool sum_kernels);
+
+// A kernel of a part, in a stretch of time that parts share.
+struct PartKernel {
+  TracePart part = TracePart::kLayer;
+  double start_us = 0;
+  double end_us = 0;
+};
+
+// Microseconds by TracePart. They add up to the time from the first start to
+// the last end: an overlap is the earliest kernel's, but communication's only
+// where it is alone; a gap is that of the kernel behind it.
+std::array<double, kNumTraceParts> ShareTimeline(
+    std::vector<PartKernel> kernels);
 
 }  // namespace pipewright

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "calibrate/entries.h"
 #include "calibrate/machine.h"
+#include "calibrate/measure.h"
 #include "calibrate/thread_group.h"
 #include "sim/base/status.h"
 

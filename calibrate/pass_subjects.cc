@@ -5,16 +5,99 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "calibrate/entries.h"
+#include "calibrate/device.h"
 #include "calibrate/kernel_bench.h"
-#include "calibrate/pass_graphs.h"
+#include "calibrate/measure.h"
+#include "calibrate/part_bench.h"
 #include "sim/base/check.h"
 #include "sim/base/status.h"
 
 namespace pipewright {
 namespace {
+
+// Passes as CUDA graphs: what is queued once is launched as one from then on.
+// For small shapes, where launching kernel by kernel takes longer than the
+// kernels.
+class PassGraphs {
+ public:
+  explicit PassGraphs(MeasuredDevice* device) : device_(device) {}
+  ~PassGraphs() { Clear(); }
+  PassGraphs(const PassGraphs&) = delete;
+  PassGraphs& operator=(const PassGraphs&) = delete;
+
+  // Makes a graph of each of `works` and launches it once, so that no timing
+  // contains what a first launch brings to the device. The works queue on the
+  // device's own stream and have run before. It does nothing while `place`,
+  // where their memory lies, is that of the last call.
+  absl::Status Capture(const void* place,
+                       const std::vector<std::function<absl::Status()>>& works);
+  absl::Status Launch(size_t index);
+
+ private:
+  void Clear();
+
+  MeasuredDevice* device_;
+  const void* place_ = nullptr;
+  std::vector<PwGraph*> graphs_;
+};
+
+// What a GPU of 500 TFLOP/s does in a millisecond; an H100 does 400 to 750 in
+// bf16 products of these sizes.
+constexpr double kSmallFlops = 5e11;
+
+// Layers on a GPU whose forward takes less than about a millisecond.
+bool TakesGraphs(const MeasuredDevice& device, const PartBench& bench) {
+  // A capture cannot take the one call for all experts that `execute` makes
+  // (kernels/cuda/grouped_call.h): it would time another implementation.
+  if (bench.part() == PW_EXPERT_LAYER) return false;
+  return device.info().capability > 0 && bench.is_layer() &&
+         bench.Flops(PW_PASS_F) < kSmallFlops;
+}
+
+void PassGraphs::Clear() {
+  for (PwGraph* const graph : graphs_) {
+    device_->kernels()->destroy_graph(device_->handle(), graph);
+  }
+  graphs_.clear();
+  place_ = nullptr;
+}
+
+absl::Status PassGraphs::Capture(
+    const void* place,
+    const std::vector<std::function<absl::Status()>>& works) {
+  if (place == place_) return absl::OkStatus();
+  // None of the last graphs still runs: each was timed to its end.
+  Clear();
+  const PwKernels* const kernels = device_->kernels();
+  for (const auto& work : works) {
+    PW_RETURN_IF_ERROR(device_->Check(
+        kernels->begin_graph(device_->handle(), nullptr), "begin a graph"));
+    const absl::Status queued = work();
+    // The stream must leave its capture whatever happened.
+    PwGraph* graph = nullptr;
+    const absl::Status ended = device_->Check(
+        kernels->end_graph(device_->handle(), nullptr, &graph), "end a graph");
+    if (graph != nullptr) graphs_.push_back(graph);
+    PW_RETURN_IF_ERROR(queued);
+    PW_RETURN_IF_ERROR(ended);
+  }
+  for (size_t index = 0; index < graphs_.size(); ++index) {
+    PW_RETURN_IF_ERROR(Launch(index));
+  }
+  PW_RETURN_IF_ERROR(device_->Wait(nullptr));
+  place_ = place;
+  return absl::OkStatus();
+}
+
+absl::Status PassGraphs::Launch(size_t index) {
+  return device_->Check(device_->kernels()->launch_graph(
+                            device_->handle(), nullptr, graphs_[index]),
+                        "launch a graph");
+}
 
 using enum ProfilePass;
 using Passes = std::vector<ProfilePass>;

@@ -12,7 +12,7 @@ namespace pipewright {
 
 // Looks at all entries of `profile` and at the clocks and the throttling of
 // `source`, which also says which GPU or CPU it is: its limits apply
-// (device_limits.h), and none where they are not known. `rounds`: the device's
+// (DeviceLimits), and none where they are not known. `rounds`: the device's
 // states under load, one a round; without any, those of `source` before and
 // after. `cache_bytes`: of the last level, 0: not known.
 void AppendRedFlags(const Profile& profile, const ProfileSource& source,

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "sim/base/check.h"
-#include "sim/base/median.h"
+#include "sim/base/statistics.h"
 
 namespace pipewright {
 namespace {

@@ -22,8 +22,7 @@ if(NOT PIPEWRIGHT_ONEDNN STREQUAL OFF)
   if(PIPEWRIGHT_ONEDNN_INCLUDE AND PIPEWRIGHT_ONEDNN_LIBRARY)
     target_compile_definitions(pipewright_kernels PRIVATE PIPEWRIGHT_ONEDNN)
     # libpipewright_onednn.so, all that is linked with oneDNN and OpenMP.
-    add_library(pipewright_onednn MODULE
-      kernels/onednn/module.cc kernels/onednn/bf16.cc)
+    add_library(pipewright_onednn MODULE kernels/onednn/module.cc)
     target_include_directories(pipewright_onednn PRIVATE
       ${PIPEWRIGHT_ONEDNN_INCLUDE})
     target_link_libraries(pipewright_onednn PRIVATE

@@ -1,5 +1,6 @@
-/* The numbers behind PwKernels.random: a function of (seed, index), so that
- * every backend, any number of threads and a test's reference draw the same. */
+/* What every backend does alike: the numbers behind PwKernels.random, a
+ * function of (seed, index), so that any number of threads and a test's
+ * reference draw the same, and the order in which experts are chosen. */
 #ifndef PIPEWRIGHT_KERNELS_RANDOM_H_
 #define PIPEWRIGHT_KERNELS_RANDOM_H_
 
@@ -30,6 +31,16 @@ PW_BOTH float pw_random_value(uint64_t seed, uint64_t index, float scale) {
 /* In [0, limit). */
 PW_BOTH int32_t pw_random_id(uint64_t seed, uint64_t index, int32_t limit) {
   return (int32_t)((pw_random_bits(seed, index) >> 32) * (uint64_t)limit >> 32);
+}
+
+/* Is expert `a` with the logit `x` chosen before `b` with `y`? The larger
+ * first, of equals the first; NaNs last, so that there is always a choice. */
+PW_BOTH int32_t pw_route_before(float x, int32_t a, float y, int32_t b) {
+  const int32_t x_is_none = x != x;
+  const int32_t y_is_none = y != y;
+  if (x_is_none != y_is_none) return y_is_none;
+  if (!x_is_none && x != y) return x > y;
+  return a < b;
 }
 
 #endif /* PIPEWRIGHT_KERNELS_RANDOM_H_ */

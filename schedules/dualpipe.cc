@@ -4,11 +4,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "schedules/dualpipe_gap.h"
+#include "schedules/dualpipe_steps.h"
+#include "sim/base/nearest.h"
 #include "sim/base/status.h"
 #include "sim/schedule/builder.h"
-#include "sim/schedule/dualpipe_steps.h"
-#include "sim/schedule/nearest.h"
 #include "sim/schedule/registry.h"
 
 namespace pipewright::dualpipe {

@@ -1,4 +1,4 @@
-// How a sequence is cut into slices. sim/schedule/slice_work.h says what a
+// How a sequence is cut into slices. sim/schedule/params.h says what a
 // slice costs. No orders here.
 #pragma once
 
@@ -9,7 +9,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "sim/schedule/params.h"
-#include "sim/schedule/slice_work.h"
 
 namespace pipewright {
 

@@ -220,7 +220,7 @@ def check_left_out(source, name, device):
 
 def check_experts(source, name, device):
     """One layer of experts of eight is left out of the table and estimated, as
-    sim/cost/silicon_experts.cc does, by its two products."""
+    sim/cost/silicon.cc does, by its two products."""
     grid = Grid(shipped(source, name, device, "bfloat16"), Model(device))
     bandwidth = SHEETS[device][1]
     known = {}

@@ -1,21 +1,48 @@
 #include "execute/run/party.h"
 
 #include <chrono>
+#include <cstdint>
 #include <future>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "execute/run/claims_wire.h"
 #include "execute/run/rank_run.h"
-#include "execute/transport/meetings.h"
+#include "execute/transport/message.h"
 #include "execute/transport/steady_seconds.h"
-#include "sim/base/exceptions.h"
+#include "execute/transport/wire.h"
+#include "sim/base/memory_claim.h"
 #include "sim/base/status.h"
 #include "sim/program/program.h"
 
 namespace pipewright {
 namespace {
+
+// Claims of memory as messages between processes.
+
+void PutClaims(const std::vector<MemoryClaim>& claims, WireWriter* writer) {
+  writer->Put(static_cast<uint64_t>(claims.size()));
+  for (const MemoryClaim& claim : claims) {
+    writer->PutText(claim.of);
+    writer->PutText(claim.scope);
+    writer->Put(claim.free_bytes);
+    writer->PutAll(claim.bytes);
+  }
+}
+
+std::vector<MemoryClaim> GetClaims(WireReader* reader) {
+  std::vector<MemoryClaim> claims;
+  const auto count = reader->Get<uint64_t>();
+  while (claims.size() < count && reader->ok()) {
+    MemoryClaim& claim = claims.emplace_back();
+    claim.of = reader->GetText();
+    claim.scope = reader->GetText();
+    claim.free_bytes = reader->Get<double>();
+    claim.bytes = reader->GetAll<double>();
+  }
+  return claims;
+}
 
 // Returns the first line of each of two unlike texts that the other does not
 // have there.

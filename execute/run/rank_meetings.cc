@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "execute/run/rank_run.h"
-#include "execute/transport/meetings.h"
+#include "execute/transport/message.h"
 #include "sim/base/status.h"
 
 namespace pipewright {

@@ -6,8 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "execute/run/rank_run.h"
-#include "execute/transport/meetings.h"
-#include "sim/base/exceptions.h"
+#include "execute/transport/message.h"
 #include "sim/base/status.h"
 #include "sim/engine/fast_engine.h"
 

@@ -5,8 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "execute/transport/meetings.h"
-#include "sim/base/exceptions.h"
+#include "execute/transport/message.h"
 #include "sim/base/status.h"
 #include "sim/program/cursor.h"
 

@@ -19,7 +19,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "execute/run/rank_run.h"
-#include "execute/transport/meetings.h"
+#include "execute/transport/message.h"
 #include "execute/transport/steady_seconds.h"
 #include "execute/transport/wire.h"
 #include "sim/base/status.h"

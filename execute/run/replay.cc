@@ -1,19 +1,24 @@
 #include "execute/run/replay.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <condition_variable>
+#include <deque>
+#include <iterator>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "execute/run/fixed_worker.h"
 #include "execute/run/rank_outcome.h"
-#include "execute/run/replay_endpoint.h"
 #include "execute/transport/steady_seconds.h"
-#include "sim/base/exceptions.h"
+#include "execute/transport/transport.h"
 #include "sim/base/status.h"
 #include "sim/base/worst.h"
 #include "sim/engine/isolated_times.h"
@@ -21,6 +26,70 @@
 
 namespace pipewright {
 namespace {
+
+// The transport of a rank that runs alone: what others would send is known
+// beforehand and there at once, with the time at which it comes. What the rank
+// sends to others goes nowhere; what its own copies tell it arrives.
+class ReplayEndpoint : public Endpoint {
+ public:
+  // `others` need nothing of the rank.
+  ReplayEndpoint(Address self, const std::vector<Address>& others,
+                 std::vector<RankMessage> messages);
+
+  void Send(Address to, RankMessage message) override;
+  Received Receive(double timeout_s, RankMessage* message) override;
+  void Pending(int change) override;
+
+ private:
+  const Address self_;
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::deque<RankMessage> messages_;
+  int pending_ = 0;
+};
+
+ReplayEndpoint::ReplayEndpoint(Address self, const std::vector<Address>& others,
+                               std::vector<RankMessage> messages)
+    : self_(self),
+      messages_(std::make_move_iterator(messages.begin()),
+                std::make_move_iterator(messages.end())) {
+  for (const Address other : others) {
+    messages_.push_back({.kind = RankMessage::Kind::kDone, .from = other});
+  }
+}
+
+void ReplayEndpoint::Send(Address to, RankMessage message) {
+  if (!(to == self_)) return;
+  message.from = self_;
+  {
+    std::lock_guard lock(mutex_);
+    messages_.push_back(std::move(message));
+  }
+  arrived_.notify_one();
+}
+
+Received ReplayEndpoint::Receive(double timeout_s, RankMessage* message) {
+  std::unique_lock lock(mutex_);
+  if (messages_.empty()) {
+    if (timeout_s <= 0) return Received::kTimeOut;
+    // Nothing comes but from the rank's own work.
+    if (pending_ == 0) return Received::kStuck;
+    const auto deadline = std::chrono::steady_clock::now() +
+                          std::chrono::duration<double>(timeout_s);
+    if (!arrived_.wait_until(lock, deadline,
+                             [this] { return !messages_.empty(); })) {
+      return Received::kTimeOut;
+    }
+  }
+  *message = std::move(messages_.front());
+  messages_.pop_front();
+  return Received::kMessage;
+}
+
+void ReplayEndpoint::Pending(int change) {
+  std::lock_guard lock(mutex_);
+  pending_ += change;
+}
 
 struct Composed {
   ExecutedRun run;

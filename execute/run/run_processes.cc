@@ -9,9 +9,8 @@
 #include "execute/run/party.h"
 #include "execute/run/rank_outcome.h"
 #include "execute/run/rank_run.h"
-#include "execute/transport/meetings.h"
+#include "execute/transport/message.h"
 #include "execute/transport/steady_seconds.h"
-#include "sim/base/exceptions.h"
 #include "sim/base/status.h"
 
 namespace pipewright {

@@ -12,10 +12,9 @@
 #include "absl/strings/str_cat.h"
 #include "execute/run/rank_outcome.h"
 #include "execute/run/rank_run.h"
-#include "execute/transport/meetings.h"
+#include "execute/transport/message.h"
 #include "execute/transport/steady_seconds.h"
 #include "execute/transport/thread_transport.h"
-#include "sim/base/exceptions.h"
 #include "sim/base/status.h"
 #include "sim/engine/isolated_times.h"
 

@@ -11,7 +11,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "execute/transport/device_memory.h"
 #include "execute/transport/message.h"
 #include "sim/schedule/pass.h"
 

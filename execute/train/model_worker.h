@@ -16,7 +16,6 @@
 
 #include "execute/run/faults.h"
 #include "execute/run/worker.h"
-#include "execute/train/copy_engine.h"
 #include "execute/train/executed_model.h"
 #include "execute/train/host_optimizer.h"
 #include "execute/train/owners.h"

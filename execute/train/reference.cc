@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "execute/train/memory_pool.h"
 #include "execute/train/reference_part.h"
-#include "sim/base/exceptions.h"
 #include "sim/base/status.h"
 
 namespace pipewright {

@@ -1,11 +1,129 @@
 #include "execute/train/sequential.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <utility>
+#include <vector>
 
-#include "execute/train/sequential_train.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "execute/train/memory_pool.h"
+#include "sim/base/status.h"
 
 namespace pipewright {
+namespace {
+
+// The sequential run while it trains: its memory, its passes, its weights and
+// steps.
+class Sequential {
+ public:
+  Sequential(const ExecutedModel& model, const PwKernels* kernels)
+      : model_(model), kernels_(*kernels) {}
+  ~Sequential() {
+    for (void* const block : owned_) kernels_.release(device_, block);
+    if (device_ != nullptr) kernels_.close(device_);
+  }
+
+  absl::StatusOr<SequentialRun> Run(int device_index,
+                                    const SequentialOptions& options);
+  // See SequentialMemory; takes nothing.
+  absl::StatusOr<SequentialBytes> Count(int device_index,
+                                        const SequentialOptions& options);
+
+ private:
+  struct Part {
+    // True for the copy of a tied model's table that the head reads, behind all
+    // other parts. It runs no passes.
+    bool is_copy;
+    PwPart part;
+    int stage;
+    int64_t parameters;
+    float* master;
+    // Weights of the last steps, in turn, which forwards use.
+    std::vector<void*> versions;
+    void* newest;    // where backwards use them
+    void* forward;   // one of those
+    void* backward;  // one of those
+    float* gradients;
+    float* moment1;
+    float* moment2;
+    char* cache;
+    size_t cache_bytes;
+    struct Blocks {
+      char* saved;
+      char* inputs;
+      char* grads;
+      char* output;
+    };
+    std::vector<Blocks> slices;
+  };
+
+  absl::Status Check(PwStatus status) const {
+    return KernelStatus(kernels_, status, "sequential run");
+  }
+  template <class T>
+  absl::Status New(size_t bytes, T** memory) {
+    *memory = nullptr;
+    bytes_ += static_cast<int64_t>(bytes);
+    if (bytes == 0 || counts_) return absl::OkStatus();
+    void* block = nullptr;
+    PW_RETURN_IF_ERROR(Check(kernels_.allocate(device_, bytes, &block)));
+    owned_.push_back(block);
+    *memory = static_cast<T*>(block);
+    return Check(kernels_.zero(device_, nullptr, block, bytes));
+  }
+
+  absl::Status Allocate(const SequentialOptions& options);
+  absl::Status LargestOf(PwPart part, int slice, PwPartSize* size);
+  absl::Status AllocateWeights(const SequentialOptions& options,
+                               size_t quantized, Part* part);
+  absl::Status CopyTable(const float* from, float* to);
+  absl::Status SumTables();
+  PwPartMemory MemoryOf(const Part& part, int slice, const void* weights) const;
+  absl::Status FillIds(const Part& part, int64_t sample, int slice);
+  absl::Status ForwardPart(size_t index, int64_t sample, int slice,
+                           const void* weights);
+  // Adds to *sum.
+  absl::Status Forward(int64_t sample, int slice, double* sum);
+  absl::Status Recompute(size_t last, int64_t sample, int slice);
+  absl::Status Backward(int64_t sample, int slice, bool recomputes);
+  absl::Status ChooseWeights(int64_t taken, const SequentialOptions& options);
+  absl::Status OneMicrobatch(int64_t sample, bool recomputes, double* loss);
+  absl::StatusOr<SequentialRun::Step> OneIteration(
+      int iteration, const SequentialOptions& options);
+  absl::Status Keep(float* Part::*values,
+                    std::vector<std::vector<float>>* stages);
+  // In the norm of a stage: a copy counts as the table that it is of.
+  static bool Counts(const Part& part, int stage) {
+    return part.stage == stage && !part.is_copy;
+  }
+
+  absl::StatusOr<double> SquareSum(int stage);
+  absl::Status Optimize(int64_t taken, const SequentialOptions& options,
+                        double* norm);
+  const ExecutedModel& model_;
+  const PwKernels& kernels_;
+  bool counts_ = false;  // what it would allocate
+  int64_t bytes_ = 0;    // that it has asked for
+  PwDevice* device_ = nullptr;
+  std::vector<Part> parts_;
+  size_t passes_ = 0;  // parts that run
+  std::vector<void*> owned_;
+  float loss_scale_ = 1;
+  char* workspace_ = nullptr;
+  int32_t* ids_ = nullptr;
+  float* losses_ = nullptr;
+  double* sums_ = nullptr;
+  float* stage_values_ = nullptr;
+  int64_t stage_count_ = 0;
+  char* gradients_[2] = {};
+  size_t piece_ = 0;  // in the microbatch that runs: a sample of its own length
+  std::vector<int32_t> host_ids_;
+  std::vector<float> host_losses_;
+};
+
+}  // namespace
 
 absl::StatusOr<SequentialRun> Sequential::Run(
     int device_index, const SequentialOptions& options) {
@@ -296,6 +414,151 @@ absl::StatusOr<SequentialBytes> SequentialMemory(
     const ExecutedModel& model, const PwKernels* kernels, int device_index,
     const SequentialOptions& options) {
   return Sequential(model, kernels).Count(device_index, options);
+}
+
+// Weights of the sequential run: their versions, gradients of a table that is
+// there twice, norms and steps.
+absl::Status Sequential::AllocateWeights(const SequentialOptions& options,
+                                         size_t quantized, Part* part) {
+  const size_t floats = static_cast<size_t>(part->parameters) * 4;
+  PW_RETURN_IF_ERROR(New(floats, &part->master));
+  PW_RETURN_IF_ERROR(New(floats, &part->gradients));
+  PW_RETURN_IF_ERROR(New(floats, &part->moment1));
+  PW_RETURN_IF_ERROR(New(floats, &part->moment2));
+  const int versions =
+      1 + (options.behind.empty() ? 0 : options.behind[part->stage]);
+  const size_t bytes = model_.WeightBytes(part->parameters) + quantized;
+  char* weights = nullptr;
+  for (int version = 0; version < versions; ++version) {
+    PW_RETURN_IF_ERROR(New(bytes, &weights));
+    part->versions.push_back(weights);
+  }
+  if (options.predicts) PW_RETURN_IF_ERROR(New(bytes, &weights));
+  part->newest = weights;
+  return absl::OkStatus();
+}
+
+absl::Status Sequential::CopyTable(const float* from, float* to) {
+  return Check(kernels_.copy(device_, nullptr, PW_DEVICE_TO_DEVICE, to, from,
+                             static_cast<size_t>(model_.TableElements()) * 4));
+}
+
+// Table and copy each take the sum of both.
+absl::Status Sequential::SumTables() {
+  if (!model_.copies_table) return absl::OkStatus();
+  Part& table = parts_.front();
+  Part& copy = parts_.back();
+  PW_RETURN_IF_ERROR(
+      Check(kernels_.accumulate(device_, nullptr, model_.TableElements(),
+                                copy.gradients, table.gradients)));
+  return CopyTable(table.gradients, copy.gradients);
+}
+
+// The weights of the microbatches between `taken` steps and the next one.
+absl::Status Sequential::ChooseWeights(int64_t taken,
+                                       const SequentialOptions& options) {
+  for (Part& part : parts_) {
+    const auto versions = static_cast<int64_t>(part.versions.size());
+    const int64_t behind = versions - 1;
+    const auto quantize = [&](void* weights) {
+      return Check(pw_quantize_weights(
+          &kernels_, device_, nullptr, &model_.shape, part.part, weights,
+          static_cast<char*>(weights) + model_.WeightBytes(part.parameters)));
+    };
+    const auto convert = [&](void* to) {
+      PW_RETURN_IF_ERROR(
+          Check(kernels_.convert(device_, nullptr, model_.shape.type, to,
+                                 PW_FP32, part.master, part.parameters)));
+      return quantize(to);
+    };
+    void* const made = part.versions[taken % versions];
+    part.forward =
+        part.versions[std::max<int64_t>(0, taken - behind) % versions];
+    if (!options.predicts) {
+      PW_RETURN_IF_ERROR(convert(made));
+      part.backward = part.forward;
+      continue;
+    }
+    PW_RETURN_IF_ERROR(convert(part.newest));
+    part.backward = part.newest;
+    PwAdam adam = model_.adam;
+    adam.step = taken;
+    PW_RETURN_IF_ERROR(Check(kernels_.predict(
+        device_, nullptr, &adam, behind, model_.shape.type, part.parameters,
+        part.master, part.moment1, part.moment2, made)));
+    PW_RETURN_IF_ERROR(quantize(made));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Sequential::Keep(float* Part::*values,
+                              std::vector<std::vector<float>>* stages) {
+  stages->assign(model_.num_stages(), {});
+  for (const Part& part : parts_) {
+    std::vector<float>& stage = (*stages)[part.stage];
+    const size_t before = stage.size();
+    stage.resize(before + static_cast<size_t>(part.parameters));
+    PW_RETURN_IF_ERROR(Check(kernels_.copy(
+        device_, nullptr, PW_DEVICE_TO_HOST, stage.data() + before,
+        part.*values, static_cast<size_t>(part.parameters) * 4)));
+  }
+  return Check(kernels_.synchronize(device_, nullptr));
+}
+
+// Adds over the parts side by side, as they lie in a stage: the sum depends on
+// it in the last bit.
+absl::StatusOr<double> Sequential::SquareSum(int stage) {
+  double sums[2] = {0, 0};
+  int64_t count = 0;
+  for (const Part& part : parts_) {
+    if (Counts(part, stage)) count += part.parameters;
+  }
+  if (count > stage_count_) {
+    stage_count_ = count;
+    PW_RETURN_IF_ERROR(New(static_cast<size_t>(count) * 4, &stage_values_));
+  }
+  int64_t offset = 0;
+  for (const Part& part : parts_) {
+    if (!Counts(part, stage)) continue;
+    PW_RETURN_IF_ERROR(Check(kernels_.copy(
+        device_, nullptr, PW_DEVICE_TO_DEVICE, stage_values_ + offset,
+        part.gradients, static_cast<size_t>(part.parameters) * 4)));
+    offset += part.parameters;
+  }
+  PW_RETURN_IF_ERROR(Check(kernels_.zero(device_, nullptr, sums_, 16)));
+  PW_RETURN_IF_ERROR(Check(
+      kernels_.square_sum(device_, nullptr, count, stage_values_, sums_)));
+  PW_RETURN_IF_ERROR(Check(
+      kernels_.copy(device_, nullptr, PW_DEVICE_TO_HOST, sums, sums_, 16)));
+  PW_RETURN_IF_ERROR(Check(kernels_.synchronize(device_, nullptr)));
+  return sums[0];
+}
+
+absl::Status Sequential::Optimize(int64_t taken,
+                                  const SequentialOptions& options,
+                                  double* norm) {
+  double squares = 0;
+  for (const std::vector<int>& group : options.norm_groups) {
+    double sum = 0;
+    for (const int stage : group) {
+      PW_ASSIGN_OR_RETURN(const double each, SquareSum(stage));
+      sum += each;
+    }
+    squares += sum;
+  }
+  *norm = std::sqrt(squares);
+  const double limit =
+      model_.NormLimit(taken, *norm, options.clips ? model_.clip_norm : 0);
+  PwAdam adam = model_.adam;
+  adam.step = taken + 1;
+  adam.gradient_scale =
+      limit <= 0 || *norm <= limit ? 1.0f : static_cast<float>(limit / *norm);
+  for (const Part& part : parts_) {
+    PW_RETURN_IF_ERROR(Check(kernels_.adam(
+        device_, nullptr, &adam, PW_FP32, part.parameters, part.gradients,
+        part.master, part.moment1, part.moment2, nullptr)));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace pipewright

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "execute/run/replay.h"
 #include "execute/run/run_threads.h"
 #include "execute/train/executed_model.h"
 #include "execute/train/reference_check.h"
@@ -129,5 +130,22 @@ TrainingCheck CheckTraining(const Program& program, const ExecutedModel& model,
 
 // kDataLoss where a rank has seen a loss that is not finite.
 absl::Status CheckLossesFinite(const std::vector<WorkerRecord>& records);
+
+// Trains a model rank by rank, each alone (replay.h): how long it takes, not
+// whether it is right. Nothing is held against the sequential run.
+struct ReplayedTraining {
+  ReplayedRun replay;
+  // Peaks and devices of the ranks that have run, and zero for the others. No
+  // run, no check.
+  TrainedRun trained;
+};
+
+// Clock, faults and so on are those of `replay`; `options` gives the rest.
+// Errors: as TrainThreads.
+absl::StatusOr<ReplayedTraining> TrainReplay(const Program& program,
+                                             const ExecutedModel& model,
+                                             const PwKernels* kernels,
+                                             const TrainingOptions& options,
+                                             const ReplayOptions& replay);
 
 }  // namespace pipewright

@@ -5,7 +5,7 @@
 
 #include "execute/train/training.h"
 #include "execute/train/units.h"
-#include "sim/memory/weight_versions.h"
+#include "sim/memory/activations.h"
 #include "sim/program/program.h"
 
 namespace pipewright {

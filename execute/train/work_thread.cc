@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "sim/base/exceptions.h"
+#include "sim/base/status.h"
 
 namespace pipewright {
 

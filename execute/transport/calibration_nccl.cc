@@ -11,7 +11,7 @@
 #include "sim/base/check.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
-#include "sim/profile/transport_names.h"
+#include "sim/profile/profile.h"
 
 namespace pipewright {
 namespace {

@@ -2,6 +2,9 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "sim/program/network_time.h"
+
 namespace pipewright {
 
 Payload HostPayload(absl::string_view bytes) {
@@ -14,6 +17,21 @@ Payload HostPayload(absl::string_view bytes) {
 std::string TextOf(const Payload& payload) {
   return std::string(static_cast<const char*>(payload.data.get()),
                      payload.bytes);
+}
+
+std::string RankName(const Program& program, Address address) {
+  return program.replicas == 1 ? absl::StrCat("rank ", address.rank)
+                               : absl::StrCat("rank ", address.rank,
+                                              " of replica ", address.replica);
+}
+
+bool IsCombined(const Program& program, const SideOp& op) {
+  if (op.stage < 0 || op.group < 0) return false;
+  const std::vector<Member> members =
+      RanksOf(GroupMembers(program, program.groups[op.group], 0));
+  if (members.size() < 2) return false;
+  return op.kind == OpKind::kAllReduce || op.kind == OpKind::kReduceScatter ||
+         op.kind == OpKind::kAllGather;
 }
 
 }  // namespace pipewright

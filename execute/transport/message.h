@@ -8,6 +8,8 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace pipewright {
@@ -68,5 +70,31 @@ struct RankMessage {
   double time_s = 0;   // the sender's clock; of a token, its arrival
   Payload payload;
 };
+
+// Memory of a rank's device that a transport fills with what others send.
+class DeviceMemory {
+ public:
+  virtual ~DeviceMemory() = default;
+
+  // From any thread. Error: kUnimplemented where there is no device.
+  virtual absl::StatusOr<Payload> TakeMemory(size_t) {
+    return absl::UnimplementedError("a worker without memory of a device");
+  }
+  // Makes room for so many inputs of passes, so that nothing is allocated in
+  // the middle of a run.
+  virtual absl::Status ReserveMemory(int) { return absl::OkStatus(); }
+};
+
+struct Program;
+struct SideOp;
+
+// Ranks and their collectives as transports name and know them.
+
+// "rank 2", "rank 2 of replica 1".
+std::string RankName(const Program& program, Address address);
+
+// Is `op` a collective on fp32 data of a device, the gradients or parameters of
+// a stage on more than one rank? Other collectives exchange a few values.
+bool IsCombined(const Program& program, const SideOp& op);
 
 }  // namespace pipewright

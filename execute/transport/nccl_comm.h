@@ -6,10 +6,13 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "execute/transport/nccl/module.h"
+#include "execute/transport/transport.h"
 
 namespace pipewright {
 
@@ -49,5 +52,14 @@ class NcclComm {
   std::deque<Operation> running_;  // marked on the stream
   int64_t reached_ = 0;
 };
+
+// Collectives of the transport as calls of NCCL.
+
+// Returns what to queue on the members' communicator. Fills in
+// collective->parts, which have their contents once it has ended. The memory
+// comes from `memory`. Shards of one size are one call of the library. It has
+// no call for other shards, so they are a group of one call for each member.
+absl::StatusOr<NcclComm::Operation> CombineOperation(
+    const std::shared_ptr<Collective>& collective, DeviceMemory* memory);
 
 }  // namespace pipewright

@@ -6,7 +6,7 @@
 #include <tuple>
 #include <utility>
 
-#include "execute/transport/meetings.h"
+#include "execute/transport/message.h"
 #include "sim/program/network_time.h"
 
 namespace pipewright {

@@ -13,7 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "execute/transport/nccl_party.h"
+#include "execute/transport/nccl_member.h"
 #include "execute/transport/process_group.h"
 
 namespace pipewright {

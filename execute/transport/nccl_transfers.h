@@ -15,7 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "execute/transport/nccl_party.h"
+#include "execute/transport/nccl_member.h"
 
 namespace pipewright {
 

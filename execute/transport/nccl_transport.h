@@ -29,6 +29,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "execute/transport/nccl/module.h"
 #include "execute/transport/nccl_comm.h"
 #include "execute/transport/nccl_plan.h"
 #include "execute/transport/transport.h"
@@ -118,5 +119,9 @@ class NcclEndpoint : public Endpoint {
   bool stops_ = false;
   std::thread thread_;
 };
+
+// By the index of the process within its machine, which its starter says.
+// Error: kUnavailable without a GPU.
+absl::StatusOr<int> DeviceOfProcess(const PwNccl& nccl, int process);
 
 }  // namespace pipewright

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "execute/transport/steady_seconds.h"
 #include "execute/transport/wire.h"
-#include "sim/base/exceptions.h"
+#include "sim/base/status.h"
 
 namespace pipewright {
 namespace {

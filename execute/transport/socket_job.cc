@@ -8,10 +8,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "execute/transport/frame_reader.h"
 #include "execute/transport/socket_peer.h"
 #include "execute/transport/steady_seconds.h"
-#include "sim/profile/transport_names.h"
+#include "sim/profile/profile.h"
 
 namespace pipewright {
 namespace {

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "sim/base/check.h"
 
 namespace pipewright {
 
@@ -16,7 +17,20 @@ enum class TransferKind { kSendRecv, kAllReduce, kAllGather, kReduceScatter };
 inline constexpr TransferKind kTransferKinds[] = {
     TransferKind::kSendRecv, TransferKind::kAllReduce, TransferKind::kAllGather,
     TransferKind::kReduceScatter};
-absl::string_view TransferName(TransferKind kind);  // "send_recv"
+
+inline absl::string_view TransferName(TransferKind kind) {
+  switch (kind) {
+    case TransferKind::kSendRecv:
+      return "send_recv";
+    case TransferKind::kAllReduce:
+      return "all_reduce";
+    case TransferKind::kAllGather:
+      return "all_gather";
+    case TransferKind::kReduceScatter:
+      return "reduce_scatter";
+  }
+  PW_CHECK(false);
+}
 
 // Ranks that transfer when told to.
 struct Transport {

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "execute/transport/device_memory.h"
 #include "execute/transport/message.h"
 #include "sim/program/op_kind.h"
 

@@ -12,6 +12,11 @@
 
 namespace pipewright {
 
+// The upper half of an fp32: bf16 in memory.
+struct Bf16 {
+  uint16_t bits;
+};
+
 // C[rows, columns] = alpha op(A) op(B) + beta C, row-major, fp32; op is the
 // transpose where asked for. `depth` is the length of the sums.
 struct SgemmShape {

@@ -3,9 +3,7 @@
 #include <string.h>
 
 #include "kernels/cpu/loops.h"
-#include "kernels/cpu/types.h"
 #include "kernels/random.h"
-#include "kernels/route_order.h"
 
 #if defined(__x86_64__)
 #pragma GCC target( \

@@ -5,7 +5,7 @@
 #include "kernels/cpu/bf16_gemm.h"
 #include "kernels/cpu/device.h"
 #include "kernels/cpu/fp8.h"
-#include "kernels/cpu/types.h"
+#include "kernels/cpu/loops.h"
 #include "kernels/random.h"
 
 namespace pipewright {

@@ -6,7 +6,7 @@
 
 #include "kernels/cuda/functions.h"
 #include "kernels/cuda/vector.cuh"
-#include "kernels/route_order.h"
+#include "kernels/random.h"
 
 namespace pipewright::cuda {
 namespace {

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -31,19 +32,26 @@ absl::Status Failure(const std::string& path) {
                                          : absl::InvalidArgumentError(message));
 }
 
-absl::Status WriteAll(int file, const std::string& path,
-                      absl::string_view content) {
+// `write` takes what is left and gives what it has written of it, as ::write.
+template <typename Write>
+bool WriteWhole(absl::string_view bytes, const Write& write) {
+  while (!bytes.empty()) {
+    const ssize_t written = write(bytes);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  return true;
+}
+
+absl::Status WriteAndSync(int file, const std::string& path,
+                          absl::string_view content) {
   const auto failure = [&path] {
     return AboutFile(
         path, absl::InternalError(absl::StrCat("cannot write ", path, ": ",
                                                std::strerror(errno))));
   };
-  while (!content.empty()) {
-    const ssize_t written = ::write(file, content.data(), content.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return failure();
-    content.remove_prefix(static_cast<size_t>(written));
-  }
+  if (!WriteAll(file, content)) return failure();
   // Pipes and terminals have nothing to synchronise.
   const bool synced = ::fsync(file) == 0 || errno == EINVAL || errno == ENOTSUP;
   return synced ? absl::OkStatus() : failure();
@@ -53,7 +61,7 @@ absl::Status WriteAll(int file, const std::string& path,
 absl::Status WriteInPlace(const std::string& path, absl::string_view content) {
   const int file = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
   if (file < 0) return Failure(path);
-  const absl::Status status = WriteAll(file, path, content);
+  const absl::Status status = WriteAndSync(file, path, content);
   ::close(file);
   return status;
 }
@@ -84,7 +92,7 @@ absl::Status WriteDescriptor(int descriptor, const std::string& path,
                              absl::string_view content) {
   // What was printed before comes first.
   std::fflush(descriptor == STDOUT_FILENO ? stdout : nullptr);
-  return WriteAll(descriptor, path, content);
+  return WriteAndSync(descriptor, path, content);
 }
 
 // Names of the temporary files of one target: all of one length, however long
@@ -156,6 +164,30 @@ int MakeTemporary(const std::string& target, std::string* path) {
 
 }  // namespace
 
+bool ReadAll(int file, void* into, size_t size) {
+  char* next = static_cast<char*>(into);
+  while (size > 0) {
+    const ssize_t got = ::read(file, next, size);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    next += got;
+    size -= static_cast<size_t>(got);
+  }
+  return true;
+}
+
+bool WriteAll(int file, absl::string_view bytes) {
+  return WriteWhole(bytes, [file](absl::string_view rest) {
+    return ::write(file, rest.data(), rest.size());
+  });
+}
+
+bool SendAll(int socket, absl::string_view bytes) {
+  return WriteWhole(bytes, [socket](absl::string_view rest) {
+    return ::send(socket, rest.data(), rest.size(), MSG_NOSIGNAL);
+  });
+}
+
 bool IsDescriptor(absl::string_view path) { return DescriptorOf(path) >= 0; }
 
 absl::Status WriteFile(const std::string& path, absl::string_view content) {
@@ -205,7 +237,7 @@ absl::Status StagedFiles::Add(const std::string& path,
   const mode_t mask = ::umask(0);
   ::umask(mask);
   ::fchmod(file, exists ? old.st_mode & 07777 : 0666 & ~mask);
-  return WriteAll(file, path, content);
+  return WriteAndSync(file, path, content);
 }
 
 absl::Status StagedFiles::Commit() {

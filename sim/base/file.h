@@ -1,7 +1,9 @@
 // Writes files as a whole, so that an interrupted write leaves the old file as
-// it was. input.h reads them.
+// it was. input.h reads them. And all bytes of an open descriptor, whatever
+// signals and full buffers cut off.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -21,6 +23,13 @@ bool IsDescriptor(absl::string_view path);
 // reason: kInvalidArgument or kNotFound where it cannot be opened, kInternal
 // where writing fails (a full disk).
 absl::Status WriteFile(const std::string& path, absl::string_view content);
+
+// Each goes on after a signal and after a part. False: it has failed, and errno
+// says why; ReadAll's also at the end of the file.
+bool ReadAll(int file, void* into, size_t size);
+bool WriteAll(int file, absl::string_view bytes);
+// To a socket: one that nobody reads any more is an error, no signal.
+bool SendAll(int socket, absl::string_view bytes);
 
 // Writes several files, all or none: the steps that are likely to fail come
 // before the first file is replaced.

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "sim/base/byte_order_mark.h"
 #include "sim/base/error_parts.h"
+#include "sim/base/input.h"
 #include "sim/base/status.h"
 
 namespace pipewright {

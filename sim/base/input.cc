@@ -12,8 +12,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "sim/base/amount.h"
-#include "sim/base/byte_order_mark.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"

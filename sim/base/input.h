@@ -2,11 +2,13 @@
 // Every reader in the product comes through here, so that no input has no end.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
 
 namespace pipewright {
@@ -66,5 +68,13 @@ class OpenInput {
 // limit.
 absl::StatusOr<std::string> ReadFile(
     const std::string& path, InputKind kind = InputKind::kConfiguration);
+
+// Bytes of the byte order mark that some editors put in front of a text in
+// UTF-8; 0 without one. ReadFile and InputFile leave it out, so that no reader
+// meets it.
+inline size_t ByteOrderMarkSize(absl::string_view file) {
+  constexpr absl::string_view kMark = "\xef\xbb\xbf";
+  return absl::StartsWith(file, kMark) ? kMark.size() : 0;
+}
 
 }  // namespace pipewright

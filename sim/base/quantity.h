@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
@@ -41,5 +42,18 @@ std::string FormatSeconds(double seconds);
 std::string FormatDuration(double seconds);
 std::string FormatBytes(double bytes);
 std::string FormatBandwidth(double bytes_per_s);
+
+// Limits of the amounts that people give: 0, or from least to most. The ends
+// are far beyond any machine, and near enough that no sum, product or quotient
+// of amounts leaves the range of a double.
+struct AmountRange {
+  double least;
+  double most;
+};
+AmountRange RangeOf(Unit unit);
+
+// Error: kInvalidArgument that quotes `text`, for a value that RangeOf(unit)
+// does not have. It does not name the field.
+absl::Status CheckAmount(double value, absl::string_view text, Unit unit);
 
 }  // namespace pipewright

@@ -1,5 +1,9 @@
 #include "sim/base/status.h"
 
+#include <exception>
+#include <new>
+#include <stdexcept>
+
 #include "absl/strings/str_cat.h"
 #include "sim/base/error_parts.h"
 
@@ -33,6 +37,21 @@ int ExitCode(const absl::Status& status) {
       return 4;
     default:
       return 1;
+  }
+}
+
+absl::Status WithoutExceptions(const std::function<absl::Status()>& body) {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    return absl::InternalError("out of memory");
+  } catch (const std::length_error&) {
+    // What a container says to a size that no memory could hold.
+    return absl::InternalError("out of memory");
+  } catch (const std::exception& exception) {
+    return absl::InternalError(exception.what());
+  } catch (...) {
+    return absl::InternalError("an exception of an unknown type");
   }
 }
 

@@ -17,17 +17,15 @@
 #include "calibrate/session.h"
 #include "execute/transport/calibration_group.h"
 #include "kernels/loader.h"
-#include "sim/base/amount.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/file.h"
 #include "sim/base/names.h"
 #include "sim/base/quantity.h"
 #include "sim/base/signal_thread.h"
 #include "sim/base/status.h"
-#include "sim/cli/calibrate_import.h"
 #include "sim/cli/verbs.h"
 #include "sim/model/model.h"
-#include "sim/profile/store.h"
+#include "sim/profile/profile.h"
 #include "sim/report/calibration_report.h"
 
 namespace pipewright {

@@ -1,4 +1,4 @@
-#include "sim/cli/calibrate_import.h"
+#include "sim/cli/verbs.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -13,14 +13,13 @@
 #include "calibrate/import_kineto.h"
 #include "calibrate/import_silicon.h"
 #include "calibrate/kineto_checks.h"
-#include "sim/base/amount.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/file.h"
 #include "sim/base/gzip.h"
 #include "sim/base/names.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
-#include "sim/cli/trace_folder.h"
+#include "sim/cli/common.h"
 #include "sim/cost/profile_shape.h"
 #include "sim/model/model.h"
 #include "sim/profile/profile.h"

@@ -5,9 +5,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <optional>
+#include <system_error>
+#include <utility>
 
+#include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -332,6 +336,33 @@ void PrintWarnings(const std::vector<std::string>& warnings) {
 
 absl::Status NotAvailable(absl::string_view what) {
   return FieldError(what, "not available in this version");
+}
+
+bool IsFolder(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::is_directory(path, error);
+}
+
+absl::StatusOr<std::vector<std::string>> TracesOfFolder(
+    const std::string& folder) {
+  std::vector<std::string> paths;
+  std::error_code error;
+  std::filesystem::directory_iterator at(folder, error);
+  for (; !error && at != std::filesystem::directory_iterator();
+       at.increment(error)) {
+    const std::string path = at->path().string();
+    if (absl::EndsWith(path, ".json") || absl::EndsWith(path, ".json.gz")) {
+      paths.push_back(path);
+    }
+  }
+  if (error) {
+    return absl::NotFoundError(absl::StrCat(folder, ": ", error.message()));
+  }
+  std::sort(paths.begin(), paths.end(),
+            [](const std::string& a, const std::string& b) {
+              return std::make_pair(a.size(), a) < std::make_pair(b.size(), b);
+            });
+  return paths;
 }
 
 }  // namespace pipewright

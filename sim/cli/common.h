@@ -125,4 +125,12 @@ void PrintWarnings(const std::vector<std::string>& warnings);
 
 absl::Status NotAvailable(absl::string_view what);
 
+// Folders of traces of PyTorch's profiler, one file a rank.
+bool IsFolder(const std::string& path);
+
+// Its .json and .json.gz files in the order of their names, 2 before 10.
+// Error: kNotFound for a folder that cannot be read.
+absl::StatusOr<std::vector<std::string>> TracesOfFolder(
+    const std::string& folder);
+
 }  // namespace pipewright

@@ -13,7 +13,7 @@
 #include "sim/base/gzip.h"
 #include "sim/base/status.h"
 #include "sim/cli/verbs.h"
-#include "sim/compare/comparison_report.h"
+#include "sim/compare/comparison.h"
 #include "sim/compare/foreign_trace.h"
 #include "sim/compare/overlay_svg.h"
 #include "sim/compare/run_summary.h"

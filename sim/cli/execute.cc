@@ -11,7 +11,6 @@
 #include "execute/run/run_processes.h"
 #include "execute/train/training.h"
 #include "sim/base/error_parts.h"
-#include "sim/base/exceptions.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 #include "sim/cli/execute_html.h"

@@ -6,12 +6,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "execute/transport/nccl_device.h"
+#include "execute/transport/nccl_transport.h"
 #include "execute/transport/socket_job.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 #include "sim/cli/common.h"
-#include "sim/profile/transport_names.h"
+#include "sim/profile/profile.h"
 
 namespace pipewright {
 namespace {

@@ -17,7 +17,7 @@
 #include "sim/config/framework_memory.h"
 #include "sim/memory/activations.h"
 #include "sim/memory/executor_memory.h"
-#include "sim/program/gathers_layers.h"
+#include "sim/program/lower.h"
 #include "sim/program/program.h"
 #include "sim/report/memory_report.h"
 #include "sim/schedule/schedule.h"

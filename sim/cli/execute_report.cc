@@ -9,7 +9,7 @@
 #include "sim/base/json.h"
 #include "sim/base/quantity.h"
 #include "sim/report/format.h"
-#include "sim/report/report_tree.h"
+#include "sim/report/report.h"
 
 namespace pipewright {
 namespace {

@@ -10,7 +10,7 @@
 #include "calibrate/device.h"
 #include "execute/run/fixed_worker.h"
 #include "execute/run/run_processes.h"
-#include "execute/train/training_replay.h"
+#include "execute/train/training.h"
 #include "kernels/loader.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"

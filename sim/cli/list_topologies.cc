@@ -1,7 +1,5 @@
 #include "sim/cli/list_topologies.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -89,11 +87,6 @@ std::string SvgOf(const std::vector<Drawn>& drawn) {
         {each.title, each.system.params, each.system.cluster.get()});
   }
   return TopologySvg(pictures);
-}
-
-bool IsFolder(const std::string& path) {
-  struct stat info;
-  return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
 }
 
 }  // namespace

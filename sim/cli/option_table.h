@@ -31,4 +31,8 @@ struct VerbRow {
 // in this version are left out.
 std::vector<VerbRow> TableOfOptions(const CLI::App& app);
 
+// The options of each verb besides the configuration's flags, as Markdown:
+// read from the command line's own definition.
+std::string VerbReferenceMarkdown(const CLI::App& app);
+
 }  // namespace pipewright

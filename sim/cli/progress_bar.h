@@ -8,7 +8,7 @@
 #include <chrono>
 #include <string>
 
-#include "sim/base/progress.h"
+#include "sim/engine/engine.h"
 
 namespace pipewright {
 

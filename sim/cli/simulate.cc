@@ -1,13 +1,18 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "sim/base/error_parts.h"
+#include "sim/base/json.h"
+#include "sim/base/parallel.h"
 #include "sim/base/status.h"
+#include "sim/cli/common.h"
 #include "sim/cli/progress_bar.h"
-#include "sim/cli/simulate_seeds.h"
 #include "sim/cli/verbs.h"
 #include "sim/explain/page_extras.h"
 #include "sim/program/program.h"
@@ -16,6 +21,7 @@
 #include "sim/report/memory_svg.h"
 #include "sim/report/report.h"
 #include "sim/report/svg.h"
+#include "sim/run/monte_carlo.h"
 #include "sim/run/simulated_run.h"
 #include "sim/search/memory_advice.h"
 #include "sim/trace/export.h"
@@ -23,6 +29,95 @@
 
 namespace pipewright {
 namespace {
+
+// `simulate --seeds N`: many draws in place of one run.
+
+struct SeedOptions {
+  int seeds = 0;    // 0: one run
+  int workers = 0;  // 0: as many as there are cores
+  std::vector<std::string> versus;
+
+  void AddTo(CLI::App* verb);
+  // Options that only make sense together. Errors: kInvalidArgument.
+  absl::Status Check(const OutputFiles& files) const;
+};
+
+constexpr int kMostDraws = 1'000'000;
+constexpr int kMostDrawers = 1024;
+// Every pair of them is tested.
+constexpr size_t kMostStrategies = 16;
+
+std::string NameOf(const ConfigOptions& config) {
+  return config.file().empty() ? std::string("the run") : config.file();
+}
+
+void SeedOptions::AddTo(CLI::App* verb) {
+  AddInteger(verb, "--seeds", &seeds, 1, kMostDraws,
+             "draws of lengths and noise: mean and quantiles of the iteration "
+             "time")
+      ->group("Draws");
+  AddInteger(verb, "-j", &workers, 1, kMostDrawers,
+             "draws at a time (default: the cores)")
+      ->group("Draws");
+  verb->add_option("--versus", versus,
+                   "another strategy with the same draws: a configuration, or "
+                   "PATH=VALUE[,PATH=VALUE...] on top of this one")
+      ->type_name("CONFIG|EDITS")
+      ->allow_extra_args(false)
+      ->group("Draws");
+}
+
+absl::Status SeedOptions::Check(const OutputFiles& files) const {
+  if (seeds == 0) {
+    for (const auto& [flag, given] :
+         {std::pair<const char*, bool>{"--versus", !versus.empty()},
+          {"-j", workers > 0}}) {
+      if (!given) continue;
+      return WithValue(FieldError(flag, "needs --seeds N: several draws"), "",
+                       "with --seeds N");
+    }
+    return absl::OkStatus();
+  }
+  for (const char* flag :
+       {"--svg", "--trace", "--perfetto", "--html", "--memory-svg"}) {
+    if (!files.wanted(flag)) continue;
+    return WithValue(
+        FieldError(flag,
+                   "shows one run, and --seeds asks for many; allowed: "
+                   "one of them"),
+        files.path(flag), "without --seeds");
+  }
+  if (versus.size() >= kMostStrategies) {
+    return BadValue("--versus", absl::StrCat(versus.size()),
+                    absl::StrCat("up to ", kMostStrategies - 1, " of them"));
+  }
+  return absl::OkStatus();
+}
+
+// Runs the draws; puts the report into `files`, as text or JSON.
+absl::Status SimulateSeeds(const ConfigOptions& config,
+                           const SeedOptions& options, bool json,
+                           OutputFiles* files) {
+  std::vector<NamedConfig> strategies;
+  PW_ASSIGN_OR_RETURN(RunConfig own, config.Read(files));
+  strategies.push_back({NameOf(config), std::move(own)});
+  for (const std::string& other : options.versus) {
+    PW_ASSIGN_OR_RETURN(RunConfig another, config.ReadOther(files, other));
+    strategies.push_back({other, std::move(another)});
+  }
+  PW_RETURN_IF_ERROR(files->Check());
+  RunContext context;
+  ProgressBar bar;
+  PW_ASSIGN_OR_RETURN(
+      const MonteCarlo result,
+      RunMonteCarlo(std::move(strategies), options.seeds,
+                    options.workers > 0 ? options.workers : NumCores(),
+                    &context, &bar));
+  PrintWarnings(result.warnings);
+  files->Put("-o", json ? absl::StrCat(MonteCarloToJson(result).dump(2), "\n")
+                        : MonteCarloToText(result));
+  return files->Write();
+}
 
 constexpr size_t kChangesNamed = 3;
 // 96 bytes each while they are collected, and viewers give up earlier.

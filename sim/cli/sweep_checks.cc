@@ -12,7 +12,7 @@
 #include "sim/cli/sweep_verb.h"
 #include "sim/config/flags.h"
 #include "sim/config/prepare.h"
-#include "sim/report/report_tree.h"
+#include "sim/report/report.h"
 #include "sim/run/monte_carlo.h"
 
 namespace pipewright {

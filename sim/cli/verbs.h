@@ -40,4 +40,10 @@ const std::vector<std::string>& InitTemplates();
 // Parses and runs; returns the exit code.
 int RunCommandLine(int argc, char** argv);
 
+// `pipewright calibrate import`: a profile from what others measured.
+
+// Adds the sub-command to the verb `calibrate`, whose own callback runs after
+// this one and must leave the action alone when get_subcommands() is not empty.
+void AddCalibrateImport(CLI::App* calibrate, Action* action);
+
 }  // namespace pipewright

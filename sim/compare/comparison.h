@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "sim/compare/findings.h"
 #include "sim/compare/paired_run.h"
 
@@ -79,5 +80,30 @@ absl::StatusOr<TraceComparison> Compare(const PairedRun& run,
                                         const ReadTrace& simulated,
                                         const ReadTrace& measured,
                                         int iteration);
+
+// "what the executor has allocated": what the counter "memory" of a
+// trace with this word (trace_origin.h) counts.
+std::string MemoryInWords(absl::string_view memory);
+
+// Fills in `conditions`; all else is there.
+void AddConditions(TraceComparison* comparison);
+
+std::string ComparisonToText(const TraceComparison& comparison);
+
+// One object; the keys are in docs/compare.md.
+std::string ComparisonToJson(const TraceComparison& comparison);
+
+// One static page with the overlaid timeline; no network, no script.
+std::string ComparisonHtml(const TraceComparison& comparison,
+                           const PairedRun& run);
+
+// What all findings come to: "together: +67 ms of +68 ms in iteration 2".
+std::string TogetherText(const TraceComparison& comparison);
+
+// There is memory that is not paired: a column for each of both.
+bool MemoryApart(const TraceComparison& comparison);
+
+// Rows of "cause", "seconds", "share of the simulated step", for both.
+std::string CauseLabel(const Difference& difference);
 
 }  // namespace pipewright

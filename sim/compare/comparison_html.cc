@@ -4,7 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "sim/base/quantity.h"
-#include "sim/compare/comparison_report.h"
+#include "sim/compare/comparison.h"
 #include "sim/compare/overlay_svg.h"
 #include "sim/report/format.h"
 #include "sim/report/html_parts.h"

@@ -5,7 +5,7 @@
 #include "absl/strings/str_format.h"
 #include "sim/base/json.h"
 #include "sim/base/quantity.h"
-#include "sim/compare/comparison_report.h"
+#include "sim/compare/comparison.h"
 #include "sim/report/format.h"
 
 namespace pipewright {

@@ -15,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/string_view.h"
+
 namespace pipewright {
 
 // Smaller differences are not named, and factors no further apart count as one.
@@ -56,5 +58,20 @@ struct Factor {
 // The logs of a cell's factors add up to the explained part of it. No two
 // factors share a cell, except those of whole columns and of rows.
 std::vector<Factor> Explain(const std::vector<Cell>& cells);
+
+// Groups of cells in words.
+struct CellNames {
+  std::vector<std::string> kinds;  // empty: all that there are
+  std::vector<Column> places;      // ranks, or links; empty: all
+  // "F on rank 2", "rank 3: all passes", "F, W on ranks 0-2, 5",
+  // "messages rank 0 -> 1", "copies on all ranks".
+  std::string text;
+};
+
+// The cells of `rows` in `columns`, both ascending, neither empty, of all
+// `cells`. `all`: what they are called where all rows are meant.
+CellNames NameCells(absl::string_view all, const std::vector<std::string>& rows,
+                    const std::vector<Column>& columns,
+                    const std::vector<Cell>& cells);
 
 }  // namespace pipewright

@@ -11,9 +11,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "sim/base/median.h"
 #include "sim/base/quantity.h"
-#include "sim/compare/cell_names.h"
+#include "sim/base/statistics.h"
+#include "sim/compare/factors.h"
 #include "sim/schedule/pass.h"
 
 namespace pipewright {

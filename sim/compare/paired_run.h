@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "sim/program/wait_rule.h"
+#include "sim/program/network.h"
 #include "sim/trace/trace_read.h"
 
 namespace pipewright {

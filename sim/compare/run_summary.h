@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "sim/compare/run_table.h"
 
@@ -25,14 +26,14 @@ struct RepeatedRun {
   double least_error = 0;  // smallest error of a single one
   double most_error = 0;
 
-  // The control's step; none where there is no control (control.h).
+  // The control's step; none where there is no control.
   std::optional<double> control_s;
 
   double error() const { return row.error(); }
   double control_error() const { return *control_s / row.executed_s - 1; }
 };
 
-// The errors of the control, on the runs for which there is one (control.h).
+// The errors of the control, on the runs for which there is one.
 struct ControlSummary {
   int runs = 0;
   double median_error = 0;  // median of magnitudes
@@ -106,5 +107,28 @@ std::string RunsToJson(const RunsSummary& summary);
 std::string RunsSvg(const RunsSummary& summary);
 // One static page with table and picture; no network, no script.
 std::string RunsHtml(const RunsSummary& summary);
+
+// The control of a table of executed runs: a prediction that knows nothing of
+// the machine. F, B and W of a layer take the same time, embedding, head,
+// optimizer and messages none; one scale, the same for all runs, is fitted to
+// the executed ones (the median of executed over counted). The difference to a
+// calibrated prediction is what calibration adds.
+//
+// From the columns of the table alone: schedule, sizes, layers. What they do
+// not tell (own parameters of a schedule, limits of a planner, recomputation)
+// is as it is by default; steps end with a synchronised optimizer, as those of
+// `execute` do.
+
+// A step of the run, where F, B and W of a layer take 1 each for a token. By
+// engine fast, so the same everywhere. Error: the schedule is not registered,
+// or does not take these sizes.
+absl::StatusOr<double> ControlStep(const ExecutedRow& row);
+
+// The fewest runs that a scale is fitted to.
+inline constexpr size_t kFewestForControl = 3;
+
+// Fills in the fields of `summary` that are called control. Its runs are there.
+// With fewer than kFewestForControl runs there is none.
+void AddControl(RunsSummary* summary);
 
 }  // namespace pipewright

@@ -11,7 +11,7 @@
 #include "sim/cost/silicon.h"
 #include "sim/engine/engine.h"
 #include "sim/model/model.h"
-#include "sim/profile/store.h"
+#include "sim/profile/profile.h"
 #include "sim/schedule/registry.h"
 #include "sim/sequences/lengths.h"
 #include "sim/topology/registry.h"

@@ -20,7 +20,7 @@
 #include "sim/config/shape_params.h"
 #include "sim/cost/device.h"
 #include "sim/cost/silicon.h"
-#include "sim/profile/store.h"
+#include "sim/profile/profile.h"
 #include "sim/proto/config.pb.h"
 #include "sim/sequences/lengths.h"
 

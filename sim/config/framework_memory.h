@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "sim/config/prepare.h"
-#include "sim/memory/memory_framework.h"
 #include "sim/memory/schedule_memory.h"
 
 namespace pipewright {

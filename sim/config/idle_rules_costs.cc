@@ -5,7 +5,7 @@
 
 #include "sim/config/idle_rules.h"
 #include "sim/cost/contention.h"
-#include "sim/program/gathers_layers.h"
+#include "sim/program/lower.h"
 
 namespace pipewright {
 namespace {

@@ -1,6 +1,6 @@
 // Of the strategy.
 #include "sim/config/idle_rules.h"
-#include "sim/program/gathers_layers.h"
+#include "sim/program/lower.h"
 
 namespace pipewright {
 namespace {

@@ -11,11 +11,11 @@
 #include "sim/config/config_fields.h"
 #include "sim/config/prepare_parts.h"
 #include "sim/cost/analytic.h"
+#include "sim/cost/clock.h"
 #include "sim/cost/contention.h"
 #include "sim/cost/exchange.h"
 #include "sim/cost/host_time.h"
 #include "sim/cost/silicon.h"
-#include "sim/cost/slowest.h"
 #include "sim/model/precision.h"
 
 namespace pipewright {

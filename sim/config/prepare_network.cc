@@ -13,7 +13,7 @@
 #include "sim/config/shape_params.h"
 #include "sim/config/system_cluster.h"
 #include "sim/program/network_time.h"
-#include "sim/topology/host_balance.h"
+#include "sim/topology/mapping.h"
 #include "sim/topology/registry.h"
 
 namespace pipewright {

@@ -8,8 +8,8 @@
 #include "sim/base/status.h"
 #include "sim/config/prepare_parts.h"
 #include "sim/memory/activations.h"
+#include "sim/schedule/params.h"
 #include "sim/schedule/registry.h"
-#include "sim/schedule/slice_work.h"
 #include "sim/schedule/verify.h"
 
 namespace pipewright {

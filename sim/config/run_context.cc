@@ -7,7 +7,7 @@
 #include "sim/base/file.h"
 #include "sim/base/status.h"
 #include "sim/model/hf_config.h"
-#include "sim/profile/store.h"
+#include "sim/profile/profile.h"
 #include "sim/sequences/lengths.h"
 #include "sim/topology/system.h"
 

@@ -21,7 +21,6 @@
 #include "sim/base/error_parts.h"
 #include "sim/base/input.h"
 #include "sim/base/kept.h"
-#include "sim/base/memo.h"
 #include "sim/config/run_config.h"
 #include "sim/config/shared_model.h"
 #include "sim/cost/device.h"

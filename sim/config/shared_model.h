@@ -5,10 +5,10 @@
 #include <memory>
 #include <utility>
 
-#include "sim/base/memo.h"
+#include "sim/base/kept.h"
 #include "sim/cost/block_prices.h"
 #include "sim/memory/schedule_memory.h"
-#include "sim/model/inventory.h"
+#include "sim/model/ops.h"
 
 namespace pipewright {
 

@@ -11,7 +11,6 @@
 #include "sim/cost/clock.h"
 #include "sim/cost/contention.h"
 #include "sim/cost/exchange.h"
-#include "sim/cost/exchange_time.h"
 #include "sim/cost/host_time.h"
 #include "sim/cost/kernel_time.h"
 #include "sim/cost/op_time.h"

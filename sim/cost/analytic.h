@@ -65,7 +65,7 @@ struct AnalyticOptions {
   // A pass beside a collective over the same alone (contention.h); 1: alike.
   double contention = 1;
   // The energy of a FLOP in `device` is that of the slowest device of the job:
-  // so many times the median one's (slowest.h).
+  // so many times the median one's (EnergyOfSlowest).
   double slowest_energy = 1;
   // The same in the worst cluster, for the interval.
   double most_slowest_energy = 1;

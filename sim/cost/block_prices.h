@@ -1,22 +1,48 @@
-// What the blocks of a model take on a device, made once each: the part of the
-// analytic cost model that runs of one model and training share. Safe for
-// several threads; what it gives out stays as long as it.
+// What the blocks of a model take on a device: the part of the analytic cost
+// model that runs of one model and training share.
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "sim/base/kept.h"
 #include "sim/cost/analytic.h"
-#include "sim/cost/block_time.h"
-#include "sim/model/inventory.h"
+#include "sim/model/ops.h"
 
 namespace pipewright {
 
+// One block: its passes from the times of its operations, what runs beside
+// them, and the host that launches them.
+
+// One slice of a microbatch through a block.
+struct BlockSeconds {
+  double passes[kNumOpPasses] = {0, 0, 0};
+  double full = 0;  // B and W as one pass
+  double recompute = 0;
+  double saved_until_backward = 0;
+  double saved_until_weight = 0;  // held gradients included
+  // What of the passes, and of the forward again, is exchange.
+  std::vector<PassExchange> exchanges[kNumOpPasses];
+  std::vector<PassExchange> recomputed;
+};
+
+// `times`: those of BlockTimes, one for each of `ops`. Without exchanges.
+BlockSeconds SumBlock(const TrainingSpec& training,
+                      const AnalyticOptions& options,
+                      const std::vector<ModelOp>& ops,
+                      const std::vector<OpTime>& times, BlockKind kind,
+                      Recompute recompute);
+
+// What the host does for a pass of the block, graphs included.
+double HostSeconds(const TrainingSpec& training, const AnalyticOptions& options,
+                   const std::vector<ModelOp>& ops,
+                   const std::vector<OpTime>& times, OpPass pass);
+
+// Prices of a model's blocks, made once each. Safe for several threads; what it
+// gives out stays as long as it.
 class BlockPrices {
  public:
   BlockPrices(std::shared_ptr<const Inventory> inventory,
@@ -37,12 +63,10 @@ class BlockPrices {
  private:
   const std::shared_ptr<const Inventory> inventory_;
   const AnalyticOptions options_;
-  mutable std::mutex mutex_;
-  mutable std::map<std::pair<BlockKind, int64_t>, std::vector<OpTime>> times_;
-  mutable std::map<std::tuple<BlockKind, int64_t, Recompute>, BlockSeconds>
-      sums_;
-  mutable std::map<std::pair<double, ExchangePower>,
-                   std::unique_ptr<const BlockPrices>>
+  mutable Kept<std::vector<OpTime>, std::pair<BlockKind, int64_t>> times_;
+  mutable Kept<BlockSeconds, std::tuple<BlockKind, int64_t, Recompute>> sums_;
+  mutable Kept<std::unique_ptr<const BlockPrices>,
+               std::pair<double, ExchangePower>>
       with_power_;
 };
 

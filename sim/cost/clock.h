@@ -14,6 +14,7 @@
 // frequency: on an H100 products keep 0.85 of their rate at 0.70 of it.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -79,5 +80,21 @@ double ClockUnder(const DeviceSpec& device,
 // run.
 double LastingClock(const DeviceSpec& device, absl::string_view type,
                     double flops_per_s);
+
+// The slowest device of a job. Devices of one type differ in the energy that
+// they need, and so in their speed where the limit of power holds them; all
+// wait for the slowest one. No times.
+
+// Speeds of the devices of one cluster: the fastest over the slowest, without
+// outliers, minus 1. On average over five clusters and several applications;
+// at most 0.22, outliers up to 1.5 times as slow as the median (arXiv
+// 2208.11035, abstract: V100, RTX 5000 and MI60 under their limits). [paper]
+inline constexpr double kSpeedRange = 0.08;
+inline constexpr double kMostSpeedRange = 0.22;
+
+// The energy of a FLOP on the slowest of `devices` over that on the median one,
+// for speeds with this range: time under a limit goes by the cube root of the
+// energy. 1 for one device, which may be any.
+double EnergyOfSlowest(double range, int64_t devices);
 
 }  // namespace pipewright

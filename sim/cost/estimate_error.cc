@@ -10,10 +10,9 @@
 
 #include "absl/strings/match.h"
 #include "sim/cost/block_prices.h"
-#include "sim/cost/block_time.h"
+#include "sim/cost/clock.h"
 #include "sim/cost/kernel_time.h"
 #include "sim/cost/op_time.h"
-#include "sim/cost/slowest.h"
 #include "sim/model/precision.h"
 
 namespace pipewright {

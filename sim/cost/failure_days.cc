@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "sim/base/random.h"
+#include "sim/base/statistics.h"
 
 namespace pipewright {
 namespace {

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "sim/base/random.h"
+#include "sim/base/statistics.h"
 #include "sim/schedule/pass.h"
 
 namespace pipewright {

@@ -1,16 +1,24 @@
 #include "sim/cost/profile_costs.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <limits>
 #include <map>
+#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
 #include "sim/cost/exchange.h"
+#include "sim/cost/profile_interpolation.h"
 #include "sim/cost/profile_lookup.h"
+#include "sim/cost/profile_shape.h"
 #include "sim/model/precision.h"
 
 namespace pipewright {
@@ -295,7 +303,6 @@ std::array<std::vector<double>, kNumPassKinds> JitterOf(const StageSum& sum) {
 std::vector<TimeSource> SourcesOf(const std::vector<ProfiledTime>& times,
                                   const std::vector<StageSum>& sums,
                                   std::string* unknown) {
-  constexpr double kNormal90 = 1.6449;  // two-sided quantile [numerics]
   std::vector<TimeSource> sources;
   for (size_t row = 0; row < times.size(); ++row) {
     const ProfiledTime& time = times[row];
@@ -311,7 +318,7 @@ std::vector<TimeSource> SourcesOf(const std::vector<ProfiledTime>& times,
                               ": the error of its interpolation is unknown");
     } else {
       source.error = *error;
-      source.error.own = std::hypot(error->own, kNormal90 * time.error);
+      source.error.own = std::hypot(error->own, kTwoSided90 * time.error);
     }
     for (const StageSum& sum : sums) {
       const auto found = sum.rows.find(static_cast<int>(row));
@@ -408,6 +415,151 @@ absl::StatusOr<ProfileCosts> CostsOfProfile(
   out.splits_backward = lookup.splits_backward();
   out.split_price = lookup.SplitPrice();
   out.warnings = lookup.warnings();
+  return out;
+}
+
+// What the step behind an iteration takes by a profile: optimizer, prediction
+// of weights, their copies in fp8.
+
+namespace {
+
+std::optional<double> SecondsOnLine(const Profile& profile, bool prediction,
+                                    double parameters) {
+  std::vector<GridPoint> points;
+  for (const OptimizerEntry& entry : profile.optimizers) {
+    if (entry.where != "device" || entry.prediction != prediction ||
+        entry.time.median_s <= 0) {
+      continue;
+    }
+    const auto size = static_cast<double>(entry.parameters);
+    points.push_back({{size}, {size}, entry.time.median_s});
+  }
+  if (points.empty()) return {};
+  return Interpolation(std::move(points))
+      .At({parameters}, {parameters})
+      .seconds;
+}
+
+}  // namespace
+
+std::optional<double> ProfileOptimizerSeconds(const Profile& profile,
+                                              double parameters) {
+  return SecondsOnLine(profile, /*prediction=*/false, parameters);
+}
+
+std::optional<double> ProfilePredictionSeconds(const Profile& profile,
+                                               double parameters) {
+  return SecondsOnLine(profile, /*prediction=*/true, parameters);
+}
+
+double ProfileQuantizeSeconds(const Profile& profile, const ModelSpec& model,
+                              const TrainingSpec& training,
+                              const StageLayout& layout,
+                              const std::vector<int>& rank_of_stage,
+                              int directions) {
+  const absl::StatusOr<ProfileModel> shape = ProfileModelOf(model);
+  std::vector<GridPoint> points;
+  for (const KernelEntry& entry : profile.kernels) {
+    if (entry.name != "quantize.weights" || entry.shape.size() != 1) continue;
+    const auto size = static_cast<double>(entry.shape[0]);
+    points.push_back({{size}, {size}, entry.time.median_s});
+  }
+  if (training.precision != Precision::kFp8 || points.empty() || !shape.ok()) {
+    return 0;
+  }
+  const int last_rank =
+      *std::max_element(rank_of_stage.begin(), rank_of_stage.end());
+  std::vector<double> layers(last_rank + 1);
+  for (size_t stage = 0; stage < layout.stages.size(); ++stage) {
+    for (const StageBlock& block : layout.stages[stage]) {
+      if (block.kind != BlockKind::kDenseLayer) continue;
+      const double count = static_cast<double>(block.count) * block.part;
+      layers[rank_of_stage[stage]] += count;
+      if (directions == 2) layers[last_rank - rank_of_stage[stage]] += count;
+    }
+  }
+  // All devices' weights of a layer.
+  const double weights = PointOf(ProfilePart::kLayer, ProfilePass::kForward,
+                                 *shape, 1, 1, training.tp)
+                             .where.back();
+  const double own = weights / training.tp;
+  return *std::max_element(layers.begin(), layers.end()) *
+         Interpolation(std::move(points)).At({own}, {own}).seconds;
+}
+
+const char* HowName(ProfiledTime::How how) {
+  switch (how) {
+    case ProfiledTime::How::kMeasured:
+      return "measured";
+    case ProfiledTime::How::kInterpolated:
+      return "interpolated";
+    case ProfiledTime::How::kExtrapolated:
+      return "extrapolated";
+    case ProfiledTime::How::kScaled:
+      return "scaled";
+  }
+  return "";
+}
+
+std::string DescribeProfile(const Profile& profile) {
+  std::vector<std::string> sources;
+  for (const ProfileSource& source : profile.sources) {
+    const std::string line = absl::StrCat(
+        source.device.empty() ? "unknown device" : source.device,
+        source.backend.empty() ? "" : absl::StrCat(", ", source.backend),
+        source.date.empty() ? "" : absl::StrCat(", ", source.date));
+    if (std::find(sources.begin(), sources.end(), line) == sources.end()) {
+      sources.push_back(line);
+    }
+  }
+  return absl::StrJoin(sources, "; ");
+}
+
+BackToBack BackToBackOf(const Profile& profile, const PassEntry& entry,
+                        bool recompute) {
+  const auto tokens = [](const auto& of) {
+    return static_cast<double>(of.microbatch_size * of.sequence);
+  };
+  const SplitEntry* nearest = nullptr;
+  double least = std::numeric_limits<double>::infinity();
+  for (const SplitEntry& split : profile.splits) {
+    const int64_t ep =
+        entry.part == ProfilePart::kExpertLayer ? entry.ep : int64_t{0};
+    if (split.recompute != recompute || split.model != entry.model ||
+        split.type != entry.type || split.ep != ep) {
+      continue;
+    }
+    const double distance = std::abs(std::log(tokens(split) / tokens(entry))) +
+                            (split.tp == entry.tp ? 0 : 1);
+    if (distance >= least) continue;
+    least = distance;
+    nearest = &split;
+  }
+  BackToBack out;
+  if (nearest == nullptr) return out;
+  std::array<double, kNumProfilePasses> seconds = {};
+  for (const PassEntry& pass : profile.passes) {
+    if (!IsSplitOf(*nearest, pass)) continue;
+    seconds[static_cast<int>(pass.pass)] = pass.time.median_s;
+  }
+  const auto of = [&](ProfilePass pass) {
+    return seconds[static_cast<int>(pass)];
+  };
+  if (of(ProfilePass::kForward) <= 0) return out;
+  double front_s = of(ProfilePass::kForward);
+  if (recompute) {
+    if (of(ProfilePass::kRecompute) <= 0) return out;
+    front_s += of(ProfilePass::kRecompute);
+  }
+  const double input_s = of(ProfilePass::kBackwardInput);
+  const double weight_s = of(ProfilePass::kBackwardWeight);
+  if (input_s > 0 && weight_s > 0 && nearest->chain.median_s > 0) {
+    out.split = nearest->chain.median_s / (front_s + input_s + weight_s);
+  }
+  const double full_s = of(ProfilePass::kBackwardFull);
+  if (full_s > 0 && nearest->fused.median_s > 0) {
+    out.fused = nearest->fused.median_s / (front_s + full_s);
+  }
   return out;
 }
 

@@ -9,7 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "sim/base/error_parts.h"
-#include "sim/base/random.h"
+#include "sim/base/statistics.h"
 #include "sim/base/status.h"
 
 namespace pipewright {

@@ -7,8 +7,7 @@
 namespace pipewright {
 namespace {
 
-// Two-sided quantiles of the normal distribution. [numerics]
-constexpr double kNormal90 = 1.6449;
+// As kTwoSided90. [numerics]
 constexpr double kNormal95 = 1.9600;
 
 // The one of `entries` whose size is nearest, by its logarithm.
@@ -34,7 +33,7 @@ std::optional<TimeError> ErrorOfMedian(const Distribution& time) {
   const double all =
       (time.prediction_high_s - time.prediction_low_s) / 2 / time.median_s;
   const double samples = (time.confidence_high_s - time.confidence_low_s) / 2 /
-                         time.median_s * kNormal90 / kNormal95;
+                         time.median_s * kTwoSided90 / kNormal95;
   return TimeError{
       .drift = std::sqrt(std::max(0.0, all * all - 2 * samples * samples)),
       .own = samples};

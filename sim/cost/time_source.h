@@ -15,6 +15,9 @@
 
 namespace pipewright {
 
+// Two-sided quantile of the normal distribution. [numerics]
+inline constexpr double kTwoSided90 = 1.6449;
+
 struct TimeError {
   // From one run to another. It has one cause for all that a machine does (its
   // clock, its neighbours), so the drifts of all sources go the same way.

@@ -7,7 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "sim/base/json.h"
 #include "sim/base/quantity.h"
-#include "sim/diagnose/diagnosis_report.h"
+#include "sim/diagnose/diagnosis.h"
 
 namespace pipewright {
 namespace {

@@ -9,7 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "sim/base/json.h"
 #include "sim/base/quantity.h"
-#include "sim/diagnose/diagnosis_report.h"
+#include "sim/diagnose/diagnosis.h"
 #include "sim/report/format.h"
 #include "sim/report/palette.h"
 #include "sim/report/svg_parts.h"

@@ -5,7 +5,7 @@
 #include <limits>
 #include <numeric>
 
-#include "sim/base/median.h"
+#include "sim/base/statistics.h"
 
 namespace pipewright {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "sim/engine/event_run.h"
-#include "sim/program/add_time.h"
+#include "sim/program/network_time.h"
 
 namespace pipewright {
 

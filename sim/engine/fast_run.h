@@ -1,6 +1,6 @@
 // One run of the fast engine. Replicas with equal network times are one Row;
 // where times are drawn, each replica is.
-// Parts: fast_run.cc drives the ranks through their passes, fast_passes.cc runs
+// Parts: fast_engine.cc drives the ranks through their passes, fast_passes.cc runs
 // them, fast_streams.cc runs what is not a pass, fast_handshakes.cc the
 // transfers that hold ranks.
 #pragma once
@@ -125,7 +125,7 @@ class FastRun {
     std::vector<MeetingPoint> points;  // [channel], holding rules only
   };
 
-  // fast_run.cc
+  // fast_engine.cc
   Kind KindOf(const IsolatedTimes& times) const;
   void AddRow(int kind, int replica, int replicas);
   bool RunStart(const Start& start);

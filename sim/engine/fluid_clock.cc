@@ -67,4 +67,11 @@ absl::StatusOr<RunSummary> RunOnFluidClockSpreading(
   return run.Finish();
 }
 
+absl::StatusOr<RunSummary> RunTimed(const Program& program,
+                                    const EngineOptions& options) {
+  EngineOptions alone = options;
+  alone.share_links = false;
+  return RunOnFluidClock(program, alone);
+}
+
 }  // namespace pipewright

@@ -16,4 +16,10 @@ absl::StatusOr<RunSummary> RunOnFluidClock(const Program& program,
 absl::StatusOr<RunSummary> RunOnFluidClockSpreading(
     const Program& program, const EngineOptions& options, int spread_peers);
 
+// The same on links that are never shared. What the fast engine hands over
+// where times depend on when something runs, which a longest-path sweep cannot
+// say: passes that slow down what runs beside them.
+absl::StatusOr<RunSummary> RunTimed(const Program& program,
+                                    const EngineOptions& options);
+
 }  // namespace pipewright

@@ -174,7 +174,7 @@ class FluidLinks {
     double flows;
   };
 
-  // fluid_pools.cc
+  // Pools.
   void AddPools(const std::vector<SpreadPool>& pools);
   void EnterPool(uint32_t flow, Pool& pool);
   void LeavePool(const Flow& flow, Pool& pool);

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "sim/engine/known_times.h"
-#include "sim/program/add_time.h"
 #include "sim/program/network_time.h"
 
 namespace pipewright {

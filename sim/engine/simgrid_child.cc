@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "sim/base/file.h"
 
 namespace pipewright {
 namespace {
@@ -28,22 +29,13 @@ class PipeWriter {
 
   void WriteFrame(Frame frame, const std::string& content) {
     const uint64_t header[2] = {static_cast<uint64_t>(frame), content.size()};
-    WriteAll(header, sizeof(header));
-    WriteAll(content.data(), content.size());
+    const absl::string_view head(reinterpret_cast<const char*>(header),
+                                 sizeof(header));
+    // Else the parent is gone.
+    if (!WriteAll(file_, head) || !WriteAll(file_, content)) ::_exit(1);
   }
 
  private:
-  void WriteAll(const void* data, size_t size) {
-    const char* next = static_cast<const char*>(data);
-    while (size > 0) {
-      const ssize_t written = ::write(file_, next, size);
-      if (written < 0 && errno == EINTR) continue;
-      if (written <= 0) ::_exit(1);  // the parent is gone
-      next += written;
-      size -= static_cast<size_t>(written);
-    }
-  }
-
   int file_;
 };
 
@@ -156,27 +148,14 @@ class PipeSink : public TraceSink {
   ::_exit(0);
 }
 
-// False at the end of the pipe.
-bool ReadExactly(int file, void* data, size_t size) {
-  char* next = static_cast<char*>(data);
-  while (size > 0) {
-    const ssize_t count = ::read(file, next, size);
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return false;
-    next += count;
-    size -= static_cast<size_t>(count);
-  }
-  return true;
-}
-
 absl::StatusOr<RunSummary> ReadResult(int file, TraceSink* trace) {
   absl::StatusOr<RunSummary> result =
       absl::InternalError("the simulation's process ended without a result");
   uint64_t header[2];
   std::string content;
-  while (ReadExactly(file, header, sizeof(header))) {
+  while (ReadAll(file, header, sizeof(header))) {
     content.resize(header[1]);
-    if (!ReadExactly(file, content.data(), content.size())) break;
+    if (!ReadAll(file, content.data(), content.size())) break;
     switch (static_cast<Frame>(header[0])) {
       case Frame::kOps:
         for (size_t at = 0; at < content.size(); at += sizeof(TraceOp)) {

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "sim/base/statistics.h"
 #include "sim/base/status.h"
-#include "sim/cost/student.h"
 #include "sim/engine/fast_engine.h"
 #include "sim/program/program.h"
 

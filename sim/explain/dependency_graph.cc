@@ -1,15 +1,122 @@
 #include "sim/explain/dependency_graph.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <map>
 #include <string>
+#include <tuple>
 #include <utility>
+#include <vector>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "sim/base/status.h"
-#include "sim/explain/graph_builder.h"
+#include "sim/program/compute_stream.h"
 #include "sim/program/network_time.h"
+#include "sim/program/side_sequence.h"
 
 namespace pipewright {
+
+// Walks a Program beside its trace.
+class GraphBuilder {
+ public:
+  GraphBuilder(const Program& program, const std::vector<TraceOp>& ops,
+               int iterations)
+      : program_(program), ops_(ops), iterations_(iterations) {}
+
+  absl::StatusOr<DependencyGraph> Build() &&;
+
+ private:
+  using Node = DependencyGraph::Node;
+  using Nodes = std::vector<int32_t>;
+  // Operations of the trace that only their order tells apart.
+  struct Queue {
+    std::vector<const TraceOp*> ops;
+    size_t taken = 0;
+  };
+  // The n-th sending of a transfer belongs to its n-th arrival.
+  struct Transfers {
+    Queue traced;
+    Nodes nodes;
+    size_t sent = 0;
+    size_t received = 0;
+  };
+  // The tokens of a channel between side operations.
+  struct Tokens {
+    Nodes pushed;
+    std::vector<std::pair<int32_t, int32_t>> popped;  // consumer, how many-th
+    int32_t pops = 0;
+  };
+  struct Traced {
+    Queue passes;
+    std::map<int32_t, Queue> side_ops;
+    absl::flat_hash_map<uint64_t, Queue> copies[2];  // O, L
+  };
+  // One rank of one replica on its way through the order.
+  struct Walk {
+    explicit Walk(const RankProgram& rank_program)
+        : sequence(rank_program), hook_nodes(rank_program.hooks.size()) {}
+    int replica = 0;
+    int rank = 0;
+    int iteration = 0;
+    int64_t position = 0;
+    SideSequence sequence;
+    Nodes front;  // what decides when the compute stream is free
+    Nodes last = Nodes(kNumStreams, -1);
+    std::vector<Nodes> hook_nodes;
+    absl::flat_hash_map<uint64_t, int32_t> offloaded;
+    absl::flat_hash_map<uint64_t, int32_t> loading;
+    bool received = false;
+    Traced* traced = nullptr;
+    DependencyGraph::RankNodes nodes;
+  };
+
+  void SortTrace();
+  absl::Status WalkRank(Walk* walk);
+  absl::Status WalkStart(const Start& start, Walk* walk);
+  absl::Status TakeItem(Walk* walk);
+  absl::Status TakeBlock(bool hooked, Walk* walk);
+  absl::Status TakeEntry(Walk* walk);
+  absl::Status TakeDrop(Walk* walk);
+  absl::Status AddCopy(Pass pass, Walk* walk);
+  absl::Status PostSteps(const HoldingSteps& steps, Walk* walk);
+  void JoinTokens();
+
+  absl::StatusOr<int32_t> Take(Queue* queue, const Walk& walk);
+  // The node of a transfer, as its sender or its receiver meets it. -1: it had
+  // not arrived when the run ended.
+  absl::StatusOr<int32_t> TransferNode(int replica, int32_t channel, Pass pass,
+                                       bool send);
+  // One node for all members, since they start and end together.
+  absl::StatusOr<int32_t> MeetingNode(const SideOp& op, const Walk& walk);
+  int32_t AddNode(const TraceOp& op);
+  void AddEdge(int32_t from, int32_t to);
+  void AddEdges(const Nodes& from, int32_t to) {
+    for (const int32_t each : from) AddEdge(each, to);
+  }
+  // Replicas may be of several classes, which run different passes.
+  const RankProgram& RankOf(const Walk& walk) const {
+    return program_.OfReplica(walk.replica).ranks[walk.rank];
+  }
+  bool holds() const { return program_.wait_rule != WaitRule::kBuffered; }
+
+  const Program& program_;
+  const std::vector<TraceOp>& ops_;
+  const int iterations_;
+  DependencyGraph graph_;
+  std::map<std::pair<int, int>, Traced> traced_;  // (replica, rank)
+  // (replica, channel) -> key of the pass.
+  std::map<std::pair<int, int>, absl::flat_hash_map<uint64_t, Transfers>>
+      transfers_;
+  std::map<std::pair<int, int>, Tokens> tokens_;  // (replica, channel)
+  // (group, instance) -> the meetings so far; (group, replica, rank) -> how
+  // many of them this member has come to.
+  std::map<std::pair<int, int>, Nodes> meetings_;
+  std::map<std::tuple<int, int, int>, size_t> met_;
+};
+
 namespace {
 
 absl::Status NotItsTrace(absl::string_view what) {
@@ -202,6 +309,220 @@ void GraphBuilder::JoinTokens() {
       AddEdge(index, consumer);
     }
   }
+}
+
+// The walk of one rank through its order, in the steps of the engines
+// (sim/engine/fast_run.h): what stands on which stream and what it waits for.
+absl::Status GraphBuilder::WalkRank(Walk* walk) {
+  for (int iteration = 0; iteration < iterations_; ++iteration) {
+    walk->iteration = iteration;
+    for (const Start& start : program_.StartsOf(iteration)) {
+      PW_RETURN_IF_ERROR(WalkStart(start, walk));
+    }
+    double end_s = iteration == 0 ? 0 : walk->nodes.end_s[iteration - 1];
+    for (const int32_t node : walk->front) {
+      end_s = std::max(end_s, graph_.nodes_[node].end_s);
+    }
+    walk->nodes.end_s.push_back(end_s);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GraphBuilder::WalkStart(const Start& start, Walk* walk) {
+  SideSequence& sequence = walk->sequence;
+  sequence.Begin(start);
+  for (Nodes& nodes : walk->hook_nodes) nodes.clear();
+  walk->position = sequence.begin();
+  walk->received = false;
+  while (true) {
+    switch (sequence.NextAt(walk->position)) {
+      case SideSequence::Next::kItem:
+        PW_RETURN_IF_ERROR(TakeItem(walk));
+        break;
+      case SideSequence::Next::kBlock:
+        PW_RETURN_IF_ERROR(TakeBlock(/*hooked=*/true, walk));
+        break;
+      case SideSequence::Next::kDrop:
+        PW_RETURN_IF_ERROR(TakeDrop(walk));
+        break;
+      case SideSequence::Next::kEntry:
+        PW_RETURN_IF_ERROR(TakeEntry(walk));
+        break;
+      case SideSequence::Next::kEnd:
+        return absl::OkStatus();
+    }
+  }
+}
+
+absl::Status GraphBuilder::TakeItem(Walk* walk) {
+  const SideSequence::Item item = *walk->sequence.item();
+  const SideOp& op = RankOf(*walk).side_ops[item.side_op];
+  int32_t node = -1;
+  if (IsCollective(op.kind)) {
+    PW_ASSIGN_OR_RETURN(node, MeetingNode(op, *walk));
+  } else {
+    PW_ASSIGN_OR_RETURN(node,
+                        Take(&walk->traced->side_ops[item.side_op], *walk));
+  }
+  AddEdges(walk->front, node);
+  for (const int32_t channel : op.inputs) {
+    Tokens& tokens = tokens_[{walk->replica, channel}];
+    tokens.popped.emplace_back(node, tokens.pops++);
+  }
+  for (const int32_t channel : op.outputs) {
+    tokens_[{walk->replica, channel}].pushed.push_back(node);
+  }
+  if (item.output >= 0) {
+    tokens_[{walk->replica, item.output}].pushed.push_back(node);
+  }
+  if (item.hook >= 0 && walk->sequence.Waits(item.hook)) {
+    walk->hook_nodes[item.hook].push_back(node);
+  }
+  if (op.stream == Stream::kCompute) {
+    walk->front = {node};
+    walk->nodes.compute.push_back(node);
+  } else {
+    int32_t& last = walk->last[static_cast<int>(op.stream)];
+    if (RunsInOrder(op.stream)) AddEdge(last, node);
+    last = node;
+  }
+  walk->sequence.Taken();
+  return absl::OkStatus();
+}
+
+absl::Status GraphBuilder::TakeEntry(Walk* walk) {
+  const RankProgram& rank = RankOf(*walk);
+  const Pass pass = (*rank.order)[walk->position];
+  switch (EntryOf(pass.kind())) {
+    case Entry::kBlock:
+      return TakeBlock(/*hooked=*/false, walk);
+    case Entry::kCopy:
+      PW_RETURN_IF_ERROR(AddCopy(pass, walk));
+      break;
+    case Entry::kMark:
+      break;
+    case Entry::kFree: {
+      const auto offloaded = walk->offloaded.find(pass.activation());
+      if (offloaded != walk->offloaded.end()) {
+        walk->front.push_back(offloaded->second);
+      }
+      break;
+    }
+  }
+  ++walk->position;
+  return absl::OkStatus();
+}
+
+absl::Status GraphBuilder::AddCopy(Pass pass, Walk* walk) {
+  const bool load = pass.kind() == PassKind::kLoad;
+  PW_ASSIGN_OR_RETURN(
+      const int32_t node,
+      Take(&walk->traced->copies[load ? 1 : 0][pass.activation()], *walk));
+  AddEdges(walk->front, node);
+  int32_t& last = walk->last[static_cast<int>(CopyStream(pass.kind()))];
+  AddEdge(last, node);
+  last = node;
+  if (load) {
+    AddEdge(walk->offloaded[pass.activation()], node);
+    walk->loading[pass.activation()] = node;
+  } else {
+    walk->offloaded[pass.activation()] = node;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GraphBuilder::TakeBlock(bool hooked, Walk* walk) {
+  const RankProgram& rank = RankOf(*walk);
+  const Pass* const block = rank.order->data() + walk->position;
+  HoldingSteps steps;
+  if (holds() && !walk->received) {
+    PostBefore(rank, program_.wait_rule, block, &steps);
+    PW_RETURN_IF_ERROR(PostSteps(steps, walk));
+    steps.clear();
+  }
+  PW_ASSIGN_OR_RETURN(const int32_t first, Take(&walk->traced->passes, *walk));
+  AddEdges(walk->front, first);
+  int32_t last = first;
+  for (int part = 0; part < PartsOf(*block); ++part) {
+    const Pass pass = block[part];
+    const Lane& lane = rank.lanes[pass.lane()];
+    if (!holds() && lane.input >= 0) {
+      PW_ASSIGN_OR_RETURN(
+          const int32_t input,
+          TransferNode(walk->replica, lane.input, pass, /*send=*/false));
+      AddEdge(input, first);
+    }
+    if (ReadsActivations(pass.kind())) {
+      const auto loading = walk->loading.find(pass.activation());
+      if (loading != walk->loading.end()) {
+        AddEdge(loading->second, first);
+        walk->loading.erase(loading);
+      }
+    }
+  }
+  if (hooked) {
+    for (size_t hook = 0; hook < walk->hook_nodes.size(); ++hook) {
+      const int64_t awaited =
+          walk->sequence.Awaited(static_cast<int32_t>(hook));
+      const Nodes& issued = walk->hook_nodes[hook];
+      if (awaited > 0 && awaited <= static_cast<int64_t>(issued.size())) {
+        AddEdge(issued[awaited - 1], first);
+      }
+    }
+  }
+  walk->nodes.compute.push_back(first);
+  if (PartsOf(*block) == 2) {
+    PW_ASSIGN_OR_RETURN(last, Take(&walk->traced->passes, *walk));
+    AddEdge(first, last);
+    walk->nodes.compute.push_back(last);
+  }
+  for (int part = 0; part < PartsOf(*block) && !holds(); ++part) {
+    const Lane& lane = rank.lanes[block[part].lane()];
+    if (lane.output < 0) continue;
+    PW_ASSIGN_OR_RETURN(
+        const int32_t output,
+        TransferNode(walk->replica, lane.output, block[part], /*send=*/true));
+    AddEdge(last, output);
+  }
+  walk->front = {last};
+  walk->position += PartsOf(*block);
+  if (hooked) walk->sequence.Passed();
+  if (!holds()) return absl::OkStatus();
+  PostBehind(rank, program_.wait_rule, block, walk->position, walk->sequence,
+             &walk->received, &steps);
+  return PostSteps(steps, walk);
+}
+
+// Transfers that hold the rank: each begins when both of its ranks have come
+// to it, and the rank goes on when all of a step have ended.
+absl::Status GraphBuilder::PostSteps(const HoldingSteps& steps, Walk* walk) {
+  for (const std::vector<Handshake>& step : steps) {
+    Nodes posted;
+    for (const Handshake& handshake : step) {
+      PW_ASSIGN_OR_RETURN(const int32_t node,
+                          TransferNode(walk->replica, handshake.channel,
+                                       handshake.pass, handshake.send));
+      AddEdges(walk->front, node);
+      posted.push_back(node);
+    }
+    if (!posted.empty()) walk->front = std::move(posted);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GraphBuilder::TakeDrop(Walk* walk) {
+  const Dropped dropped = *walk->sequence.drop();
+  if (holds()) {
+    PW_RETURN_IF_ERROR(PostSteps(
+        {{{.channel = dropped.channel, .pass = dropped.pass}}}, walk));
+  } else {
+    PW_ASSIGN_OR_RETURN(const int32_t node,
+                        TransferNode(walk->replica, dropped.channel,
+                                     dropped.pass, /*send=*/false));
+    walk->front.push_back(node);
+  }
+  walk->sequence.DropTaken();
+  return absl::OkStatus();
 }
 
 }  // namespace pipewright

@@ -1,5 +1,6 @@
-// Activations in flight, counted from the order alone: on one compute stream
-// what is live depends on sequence, not on time.
+// What the order of a schedule alone says of memory: activations in flight (on
+// one compute stream what is live depends on sequence, not on time) and versions
+// of weights.
 #pragma once
 
 #include <string>
@@ -22,5 +23,17 @@ std::vector<double> PeakActivations(const Schedule& schedule,
 
 // What these numbers count, for reports.
 std::string PeakActivationsNote(double held_until_weight);
+
+// Which weights the passes of a pipeline that is never flushed work with.
+struct WeightVersions {
+  // [rank] Optimizer steps between the weights that a forward is run on, or
+  // predicted from, and those that its gradient changes.
+  std::vector<int> staleness;
+  // [rank] Sets of weights held at a time, a predicted one included.
+  std::vector<int> versions;
+};
+
+// Staleness 0 and one version where the schedule is flushed.
+WeightVersions WeightVersionsOf(const Schedule& schedule);
 
 }  // namespace pipewright

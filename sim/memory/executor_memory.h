@@ -11,7 +11,6 @@
 #include <memory>
 #include <vector>
 
-#include "sim/memory/memory_framework.h"
 #include "sim/memory/schedule_memory.h"
 
 namespace pipewright {

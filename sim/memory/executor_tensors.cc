@@ -73,9 +73,9 @@ struct Sizes {
 };
 
 // The list of a part's tensors as it is written down.
-class Inventory {
+class TensorList {
  public:
-  Inventory(const Sizes& sizes, const ExecutorSpec& spec)
+  TensorList(const Sizes& sizes, const ExecutorSpec& spec)
       : sizes_(sizes), spec_(spec) {}
 
   void Add(TensorSpan span, const char* name, int64_t elements,
@@ -137,7 +137,7 @@ int64_t AttentionWorkspace(const Sizes& sizes, const ExecutorSpec& spec) {
   return floats * kFloat;
 }
 
-void AddAttention(const Sizes& s, const ExecutorSpec& spec, Inventory* list) {
+void AddAttention(const Sizes& s, const ExecutorSpec& spec, TensorList* list) {
   using enum TensorSpan;
   list->AddNorm("norm 1");
   list->AddLinear("qkv", s.qkv, s.hidden, !s.gated);
@@ -173,7 +173,7 @@ void AddAttention(const Sizes& s, const ExecutorSpec& spec, Inventory* list) {
             std::max(NormWorkspace(s, spec), AttentionWorkspace(s, spec)), 1);
 }
 
-void AddDense(const Sizes& s, const ExecutorSpec& spec, Inventory* list) {
+void AddDense(const Sizes& s, const ExecutorSpec& spec, TensorList* list) {
   using enum TensorSpan;
   list->AddLinear("up", s.up, s.hidden, !s.gated);
   list->AddLinear("down", s.hidden, s.ffn, !s.gated);
@@ -199,7 +199,7 @@ void AddDense(const Sizes& s, const ExecutorSpec& spec, Inventory* list) {
   list->Add(kPass, "gradient in the middle", s.tokens * s.hidden);
 }
 
-void AddExperts(const Sizes& s, Inventory* list) {
+void AddExperts(const Sizes& s, TensorList* list) {
   using enum TensorSpan;
   const int64_t rows = s.expert_rows;
   list->AddLinear("router", s.experts, s.hidden, false);
@@ -234,7 +234,7 @@ void AddExperts(const Sizes& s, Inventory* list) {
   list->Add(kPass, "gradients of weights", rows, kFloat);
 }
 
-void AddEmbedding(const Sizes& s, const ExecutorSpec& spec, Inventory* list) {
+void AddEmbedding(const Sizes& s, const ExecutorSpec& spec, TensorList* list) {
   list->Add(TensorSpan::kTable, "words", s.vocabulary * s.hidden);
   if (!s.gated) {
     list->AddLinear("positions",
@@ -247,7 +247,7 @@ void AddEmbedding(const Sizes& s, const ExecutorSpec& spec, Inventory* list) {
   list->Add(TensorSpan::kPass, "a hidden state", s.tokens * s.hidden);
 }
 
-void AddHead(const Sizes& s, const ExecutorSpec& spec, Inventory* list) {
+void AddHead(const Sizes& s, const ExecutorSpec& spec, TensorList* list) {
   using enum TensorSpan;
   list->AddNorm("last norm");
   list->Add(kTable, "output", s.vocabulary * s.hidden);
@@ -268,7 +268,7 @@ std::vector<ExecutorTensor> ExecutorTensors(const ModelSpec& model,
                                             const ExecutorSpec& spec,
                                             BlockKind kind) {
   const Sizes sizes(model, training);
-  Inventory list(sizes, spec);
+  TensorList list(sizes, spec);
   switch (kind) {
     case BlockKind::kEmbedding:
       AddEmbedding(sizes, spec, &list);

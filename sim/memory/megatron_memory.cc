@@ -4,7 +4,6 @@
 #include <set>
 #include <utility>
 
-#include "sim/memory/memory_framework.h"
 #include "sim/memory/schedule_memory.h"
 
 namespace pipewright {

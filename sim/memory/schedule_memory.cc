@@ -2,14 +2,212 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <utility>
+#include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
-#include "sim/memory/live_memory.h"
-#include "sim/memory/weight_versions.h"
+#include "sim/memory/activations.h"
+#include "sim/schedule/schedule.h"
 
 namespace pipewright {
 namespace {
+
+// The live bytes of a rank as its order is walked.
+class LiveMemory {
+ public:
+  // All must outlive this.
+  LiveMemory(const Schedule& schedule, const ScheduleMemory& memory,
+             const MemoryFramework& framework, int rank);
+
+  int StageOf(Pass pass) const {
+    return schedule_.placement.StageOf(rank_, pass.chunk(), pass.direction());
+  }
+  // The pass's own highest point; null where it has none.
+  const PassMemory* Peak(Pass pass) const {
+    const Lane& lane = LaneOf(pass);
+    return PeakOf(pass.kind(), *lane.stage, lane.has_recompute);
+  }
+
+  void Begin(Pass pass);
+  void End(Pass pass);
+  // What waits for its transfer until the block of the pass is over.
+  int64_t SentBytes(Pass pass) const;
+
+  int64_t total() const { return activations + recomputed + handed_over; }
+  // Held between passes, in microbatches through all stages of the rank.
+  double Microbatches() const;
+  // The same of what a forward is about to hold.
+  double Microbatches(Pass forward) const;
+
+  int64_t activations = 0;
+  int64_t recomputed = 0;
+  int64_t handed_over = 0;
+  int64_t on_host = 0;
+
+ private:
+  // What the passes of a chunk and direction are of.
+  struct Lane {
+    const StageMemory* stage;
+    bool has_recompute;
+  };
+
+  const Lane& LaneOf(Pass pass) const {
+    return lanes_[pass.direction() * vpp_ + pass.chunk()];
+  }
+  const StageMemory& MemoryOf(Pass pass) const { return *LaneOf(pass).stage; }
+  void Hold(Pass pass, int64_t bytes) {
+    if (bytes == 0) return;
+    activations += bytes;
+    held_[pass.direction()] += bytes;
+    stale_ = true;
+  }
+  // The stage that the pass has its input from (-1) or gives its output to
+  // (+1); below 0: none.
+  int NeighbourOf(Pass pass, int direction) const;
+  bool GivenHere(Pass pass, int direction) const;
+  static std::vector<Lane> LanesOf(const Schedule& schedule,
+                                   const ScheduleMemory& memory, int rank);
+  // [replica]: the most that one microbatch holds between two of its passes.
+  std::vector<int64_t> MicrobatchBytes() const;
+
+  const Schedule& schedule_;
+  const bool hands_over_;
+  const int rank_;
+  const int vpp_;
+  const std::vector<Lane> lanes_;  // [direction * vpp + chunk]
+  absl::flat_hash_set<uint64_t> away_;
+  absl::flat_hash_set<uint64_t> loaded_;   // and not used yet
+  std::vector<int64_t> held_;              // [replica], with what is recomputed
+  const std::vector<int64_t> microbatch_;  // [replica]
+  // Microbatches(), as long as nothing has changed.
+  mutable bool stale_ = true;
+  mutable double microbatches_ = 0;
+};
+
+LiveMemory::LiveMemory(const Schedule& schedule, const ScheduleMemory& memory,
+                       const MemoryFramework& framework, int rank)
+    : schedule_(schedule),
+      hands_over_(framework.hands_over),
+      rank_(rank),
+      vpp_(schedule.vpp()),
+      lanes_(LanesOf(schedule, memory, rank)),
+      held_(schedule.directions),
+      microbatch_(MicrobatchBytes()) {}
+
+std::vector<LiveMemory::Lane> LiveMemory::LanesOf(const Schedule& schedule,
+                                                  const ScheduleMemory& memory,
+                                                  int rank) {
+  const std::vector<bool> recompute = ChunksWithRecompute(schedule, rank);
+  std::vector<Lane> lanes;
+  for (int direction = 0; direction < schedule.directions; ++direction) {
+    for (int chunk = 0; chunk < schedule.vpp(); ++chunk) {
+      const int stage = schedule.placement.StageOf(rank, chunk, direction);
+      lanes.push_back({memory.stages[stage].get(), recompute[lanes.size()]});
+    }
+  }
+  return lanes;
+}
+
+void LiveMemory::Begin(Pass pass) {
+  const StageMemory& stage = MemoryOf(pass);
+  if (pass.kind() == PassKind::kForward && pass.slice() == 0) {
+    Hold(pass, stage.per_microbatch);
+  }
+  if (GivenHere(pass, -1)) handed_over -= stage.boundary;
+  if (!loaded_.empty() && ReadsActivations(pass.kind()) &&
+      loaded_.erase(pass.activation()) > 0) {
+    on_host -= stage.away;
+  }
+}
+
+void LiveMemory::End(Pass pass) {
+  const StageMemory& stage = MemoryOf(pass);
+  // FREE gives the device's memory back, O alone does not.
+  if (pass.kind() == PassKind::kOffload) {
+    on_host += stage.away;
+    return;
+  }
+  if (pass.kind() == PassKind::kFree) away_.insert(pass.activation());
+  if (pass.kind() == PassKind::kLoad) {
+    loaded_.insert(pass.activation());
+    if (away_.erase(pass.activation()) == 0) return;
+  }
+  const PassChange change =
+      ChangeOf(pass.kind(), stage, LaneOf(pass).has_recompute);
+  Hold(pass, change.activations);
+  if (change.recomputed != 0) {
+    held_[pass.direction()] += change.recomputed;
+    recomputed += change.recomputed;
+    stale_ = true;
+  }
+  if (IsBackward(pass.kind()) && pass.slice() == 0) {
+    Hold(pass, -stage.per_microbatch);
+  }
+  if (GivenHere(pass, +1)) handed_over += stage.boundary;
+}
+
+int64_t LiveMemory::SentBytes(Pass pass) const {
+  if (!hands_over_) return 0;
+  const int other = NeighbourOf(pass, +1);
+  const bool sends = other >= 0 && schedule_.placement.RankOf(
+                                       other, pass.direction()) != rank_;
+  return sends ? MemoryOf(pass).boundary : 0;
+}
+
+double LiveMemory::Microbatches() const {
+  if (!stale_) return microbatches_;
+  double sum = 0;
+  for (size_t replica = 0; replica < held_.size(); ++replica) {
+    if (microbatch_[replica] == 0) continue;
+    sum += static_cast<double>(held_[replica]) /
+           static_cast<double>(microbatch_[replica]);
+  }
+  stale_ = false;
+  microbatches_ = sum;
+  return sum;
+}
+
+double LiveMemory::Microbatches(Pass forward) const {
+  const int64_t microbatch = microbatch_[forward.direction()];
+  return microbatch == 0 ? 0
+                         : static_cast<double>(MemoryOf(forward).kept) /
+                               static_cast<double>(microbatch);
+}
+
+int LiveMemory::NeighbourOf(Pass pass, int direction) const {
+  const bool forward = pass.kind() == PassKind::kForward;
+  if (!forward && !IsBackward(pass.kind())) return -1;
+  const int other = StageOf(pass) + (forward ? direction : -direction);
+  return other < schedule_.stages() ? other : -1;
+}
+
+bool LiveMemory::GivenHere(Pass pass, int direction) const {
+  if (!hands_over_) return false;
+  const int other = NeighbourOf(pass, direction);
+  return other >= 0 &&
+         schedule_.placement.RankOf(other, pass.direction()) == rank_;
+}
+
+std::vector<int64_t> LiveMemory::MicrobatchBytes() const {
+  std::vector<int64_t> bytes(schedule_.directions);
+  std::vector<bool> splits(schedule_.directions * schedule_.vpp());
+  for (const Pass pass : schedule_.order(rank_)) {
+    if (pass.kind() != PassKind::kBackwardInput) continue;
+    splits[pass.direction() * schedule_.vpp() + pass.chunk()] = true;
+  }
+  for (size_t index = 0; index < splits.size(); ++index) {
+    const int replica = static_cast<int>(index) / schedule_.vpp();
+    const StageMemory& stage = *lanes_[index].stage;
+    int64_t most =
+        stage.kept + (lanes_[index].has_recompute ? stage.recomputed : 0);
+    if (splits[index]) most = std::max(most, stage.weight_part);
+    bytes[replica] += schedule_.slices * most + stage.per_microbatch;
+  }
+  return bytes;
+}
 
 std::string KeyOf(const std::vector<StageBlock>& blocks,
                   const TrainingSpec& training, const ModelSpec& model,

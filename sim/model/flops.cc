@@ -1,6 +1,5 @@
 #include "sim/model/flops.h"
 
-#include "sim/model/inventory.h"
 #include "sim/model/ops.h"
 
 namespace pipewright {

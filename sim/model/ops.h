@@ -13,9 +13,11 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "sim/base/kept.h"
 #include "sim/model/model.h"
 #include "sim/model/training.h"
 
@@ -126,7 +128,7 @@ struct ModelOp {
   double shared_workspace = 0;
   RecomputeClass recompute = RecomputeClass::kOther;
   // Part of the forward that Recompute::kOpSelective runs again, and what it
-  // gives back of saved_until_backward (ops_selective.cc).
+  // gives back of saved_until_backward (MarkSelective).
   double selective_part = 1;
   double selective_backward = 0;
   // Nothing that the backward of its layer needs comes out of it or behind it,
@@ -182,5 +184,31 @@ double CommRecomputedPart(const ModelOp& op, const OpComm& comm,
 // Bytes of them that cross a hop: where the receivers of a tensor-parallel
 // group gather (TrainingSpec::scatter_gather), one part of tp.
 double HopBytes(const ModelSpec& model, const TrainingSpec& training);
+
+// The operations of each block of one model under one training, made once each.
+// Safe for several threads; what it gives out stays as long as it.
+class Inventory {
+ public:
+  Inventory(ModelSpec model, TrainingSpec training)
+      : model_(std::move(model)), training_(std::move(training)) {}
+
+  const ModelSpec& model() const { return model_; }
+  const TrainingSpec& training() const { return training_; }
+
+  // Layers of a kind with one number have the same operations. BlockOps asks no
+  // more of `layer`.
+  int64_t ClassOf(int64_t layer) const { return model_.ClassOf(layer); }
+
+  // Those of BlockOps.
+  const std::vector<ModelOp>& Ops(BlockKind kind, int64_t layer) const {
+    return ops_.Get({kind, ClassOf(layer)},
+                    [&] { return BlockOps(model_, training_, kind, layer); });
+  }
+
+ private:
+  const ModelSpec model_;
+  const TrainingSpec training_;
+  mutable Kept<std::vector<ModelOp>, std::pair<BlockKind, int64_t>> ops_;
+};
 
 }  // namespace pipewright

@@ -1,9 +1,11 @@
 #include "sim/model/stages.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "sim/base/check.h"
@@ -192,6 +194,340 @@ absl::StatusOr<StageLayout> EvenLayout(const ModelSpec& model,
                    " layers; the nearest ", by_pp ? "pp" : "vpp", " with ",
                    by_pp ? "vpp" : "pp", " = ", by_pp ? vpp : pp, ": ", nearest,
                    "; strategy.split: balanced works for any number"));
+}
+
+// The balanced split: the smallest limit that some split keeps, found by
+// bisection with a greedy test, then the most even split within that limit.
+
+namespace {
+
+// Halvings: a double has no more digits.
+constexpr int kBisections = 60;
+// Sums of the same weights in another order differ in the last digits.
+constexpr double kRounding = 1e-12;
+
+class Balancer {
+ public:
+  Balancer(const std::vector<int>& rank_of_stage,
+           const std::vector<double>& before_layer,
+           const std::vector<double>& fixed_of_stage)
+      : rank_of_stage_(rank_of_stage),
+        before_layer_(before_layer),
+        fixed_(fixed_of_stage),
+        rounding_(kRounding * before_layer.back()) {
+    int ranks = 0;
+    for (const int rank : rank_of_stage) ranks = std::max(ranks, rank + 1);
+    chunks_left_.resize(ranks);
+    room_.resize(ranks);
+  }
+
+  std::vector<int64_t> Split() {
+    double low = 0;
+    double high = before_layer_.back();
+    for (const double fixed : fixed_) high += fixed;
+    for (int step = 0; step < kBisections; ++step) {
+      const double middle = (low + high) / 2;
+      (Fits(middle) ? high : low) = middle;
+    }
+    return EvenWithin(high);
+  }
+
+ private:
+  int64_t layers() const {
+    return static_cast<int64_t>(before_layer_.size()) - 1;
+  }
+  int stages() const { return static_cast<int>(rank_of_stage_.size()); }
+
+  void Reset(double limit) {
+    std::fill(chunks_left_.begin(), chunks_left_.end(), 0);
+    std::fill(room_.begin(), room_.end(), limit);
+    for (int stage = 0; stage < stages(); ++stage) {
+      ++chunks_left_[rank_of_stage_[stage]];
+      room_[rank_of_stage_[stage]] -= fixed_[stage];
+    }
+  }
+
+  // Layers from `first` on that weigh at most `room`.
+  int64_t Within(int64_t first, double room) const {
+    if (room < 0) return 0;
+    const double limit = before_layer_[first] + room + rounding_;
+    const auto past = std::upper_bound(before_layer_.begin() + first,
+                                       before_layer_.end(), limit);
+    return past - before_layer_.begin() - 1 - first;
+  }
+
+  double Weight(int64_t first, int64_t count) const {
+    return before_layer_[first + count] - before_layer_[first];
+  }
+
+  // As many layers as come nearest to `share`.
+  int64_t Nearest(int64_t first, double share) const {
+    const int64_t count = Within(first, share);
+    if (first + count == layers()) return count;
+    const double short_of = share - Weight(first, count);
+    const double beyond = Weight(first, count + 1) - share;
+    return beyond < short_of ? count + 1 : count;
+  }
+
+  // Can stages from `stage` on take the layers from `first` on? Each takes
+  // its share of what its rank has room for.
+  bool CanFinish(int stage, int64_t first) const {
+    std::vector<double> room = room_;
+    std::vector<int> chunks = chunks_left_;
+    for (; stage < stages() && first < layers(); ++stage) {
+      const int rank = rank_of_stage_[stage];
+      const int64_t count = Within(first, room[rank] / chunks[rank]--);
+      room[rank] -= Weight(first, count);
+      first += count;
+    }
+    return first == layers();
+  }
+
+  bool Fits(double limit) {
+    Reset(limit);
+    for (const double room : room_) {
+      if (room < 0) return false;
+    }
+    return CanFinish(0, 0);
+  }
+
+  std::vector<int64_t> EvenWithin(double limit) {
+    Reset(limit);
+    std::vector<int64_t> counts;
+    int64_t first = 0;
+    double fixed_left = 0;
+    for (const double fixed : fixed_) fixed_left += fixed;
+    for (int stage = 0; stage < stages(); ++stage) {
+      const int rank = rank_of_stage_[stage];
+      const double left = before_layer_.back() - before_layer_[first];
+      const double share =
+          (left + fixed_left) / (stages() - stage) - fixed_[stage];
+      fixed_left -= fixed_[stage];
+      --chunks_left_[rank];
+      const double room = room_[rank];
+      const int64_t most = Within(first, room);
+      const auto works = [&](int64_t count) {
+        if (count < 0 || count > most) return false;
+        room_[rank] = room - Weight(first, count);
+        return CanFinish(stage + 1, first + count);
+      };
+      // The greedy count works, so the search ends.
+      const int64_t wanted = std::min(Nearest(first, share), most);
+      int64_t off = 0;
+      while (!works(wanted - off) && !works(wanted + off)) {
+        PW_CHECK(off <= layers());
+        ++off;
+      }
+      const int64_t count = works(wanted - off) ? wanted - off : wanted + off;
+      room_[rank] = room - Weight(first, count);
+      counts.push_back(count);
+      first += count;
+    }
+    PW_CHECK(first == layers());
+    return counts;
+  }
+
+  const std::vector<int>& rank_of_stage_;
+  const std::vector<double>& before_layer_;  // [layer]: sum before it
+  const std::vector<double>& fixed_;         // [stage]: what stays there
+  double rounding_;
+  std::vector<int> chunks_left_;  // [rank]
+  std::vector<double> room_;      // [rank]
+};
+
+}  // namespace
+
+StageLayout BalancedLayout(
+    const ModelSpec& model, const TrainingSpec& training,
+    const std::vector<int>& rank_of_stage,
+    const std::function<double(BlockKind, int64_t layer)>& weight) {
+  const int stages = static_cast<int>(rank_of_stage.size());
+  PW_CHECK(stages > 0);
+  std::vector<double> before_layer = {0};
+  for (int64_t layer = 0; layer < model.layers; ++layer) {
+    const BlockKind kind = model.IsExpertLayer(layer) ? BlockKind::kExpertLayer
+                                                      : BlockKind::kDenseLayer;
+    before_layer.push_back(before_layer.back() + weight(kind, layer));
+  }
+  std::vector<double> fixed(stages, 0);
+  if (model.mtp_layers > 0) {
+    fixed.back() += static_cast<double>(model.mtp_layers) *
+                    weight(BlockKind::kMtpLayer, model.layers);
+  }
+  // A spread vocabulary weighs the same on every rank.
+  if (training.vocabulary == VocabularyPlacement::kEnds) {
+    fixed.front() += weight(BlockKind::kEmbedding, 0);
+    fixed.back() += weight(BlockKind::kHead, 0);
+  }
+  absl::StatusOr<StageLayout> layout = LayoutFromCounts(
+      model, training, Balancer(rank_of_stage, before_layer, fixed).Split());
+  PW_CHECK(layout.ok());
+  return *std::move(layout);
+}
+
+// Megatron-LM's layout strings (Megatron Core user guide, "Custom Pipeline
+// Model Parallel Layout").
+
+namespace {
+
+// Far more than any model has; keeps "((t*999)*999)*999" from filling memory.
+constexpr size_t kLongest = 1 << 20;
+constexpr int kDeepest = 16;
+
+class LayoutReader {
+ public:
+  explicit LayoutReader(absl::string_view text) : text_(text) {}
+
+  // The text without repetitions, groups and commas.
+  absl::StatusOr<std::string> Expand() {
+    PW_ASSIGN_OR_RETURN(std::string expanded, Sequence(0));
+    if (at_ < text_.size()) return Error("a '(' before it");
+    return expanded;
+  }
+
+ private:
+  absl::Status Error(absl::string_view allowed) const {
+    const std::string found = at_ < text_.size()
+                                  ? absl::StrCat("'", text_.substr(at_, 1), "'")
+                                  : "its end";
+    return BadValue(
+        "strategy.layout",
+        absl::StrCat("'", text_, "', at position ", at_ + 1, ", ", found),
+        allowed);
+  }
+
+  absl::StatusOr<std::string> Sequence(int depth) {
+    std::string expanded;
+    while (at_ < text_.size() && text_[at_] != ')') {
+      if (text_[at_] == ',' || absl::ascii_isspace(text_[at_])) {
+        ++at_;
+        continue;
+      }
+      PW_ASSIGN_OR_RETURN(const std::string unit, Unit(depth));
+      PW_ASSIGN_OR_RETURN(const size_t count, Count());
+      if (unit.size() * count + expanded.size() > kLongest) {
+        return Error(absl::StrCat("at most ", kLongest, " letters in all"));
+      }
+      for (size_t copy = 0; copy < count; ++copy) expanded += unit;
+    }
+    return expanded;
+  }
+
+  absl::StatusOr<std::string> Unit(int depth) {
+    const char letter = text_[at_];
+    if (absl::string_view("EtmL|").find(letter) != absl::string_view::npos) {
+      ++at_;
+      return std::string(1, letter);
+    }
+    if (letter != '(') {
+      return Error(
+          "E (embedding), t (layer), m (multi-token prediction), L (loss), | "
+          "between stages, *N after a letter or (...)");
+    }
+    if (depth == kDeepest) return Error("fewer '(' within each other");
+    ++at_;
+    PW_ASSIGN_OR_RETURN(std::string inner, Sequence(depth + 1));
+    if (at_ == text_.size()) return Error("a ')'");
+    ++at_;
+    return inner;
+  }
+
+  absl::StatusOr<size_t> Count() {
+    if (at_ == text_.size() || text_[at_] != '*') return size_t{1};
+    ++at_;
+    const size_t start = at_;
+    size_t count = 0;
+    while (at_ < text_.size() && absl::ascii_isdigit(text_[at_])) {
+      count = count * 10 + static_cast<size_t>(text_[at_] - '0');
+      if (count > kLongest) return Error(absl::StrCat("at most ", kLongest));
+      ++at_;
+    }
+    if (at_ == start) return Error("a number after '*'");
+    return count;
+  }
+
+  absl::string_view text_;
+  size_t at_ = 0;
+};
+
+absl::Status WrongNumber(absl::string_view text, absl::string_view letter,
+                         int64_t found, absl::string_view allowed) {
+  return BadValue("strategy.layout", absl::StrCat("'", text, "'"),
+                  absl::StrCat(allowed, "; it has ", letter, " ", found,
+                               found == 1 ? " time" : " times"));
+}
+
+absl::Status CheckLetters(const ModelSpec& model, absl::string_view text,
+                          const std::string& letters, int stages) {
+  const auto count = [&](char letter) {
+    return std::count(letters.begin(), letters.end(), letter);
+  };
+  if (count('|') != stages - 1) {
+    return BadValue("strategy.layout", absl::StrCat("'", text, "'"),
+                    absl::StrCat("pp * vpp = ", stages,
+                                 " stages with '|' between them; it "
+                                 "has ",
+                                 count('|') + 1));
+  }
+  if (count('t') != model.layers) {
+    return WrongNumber(
+        text, "t", count('t'),
+        absl::StrCat("t for each of the model's ", model.layers, " layers"));
+  }
+  if (count('m') != model.mtp_layers) {
+    return WrongNumber(
+        text, "m", count('m'),
+        absl::StrCat("m for each of the model's ", model.mtp_layers,
+                     " multi-token-prediction layers"));
+  }
+  if (count('E') != 1 || letters.empty() || letters[0] != 'E') {
+    return WrongNumber(text, "E", count('E'), "one E, at the beginning");
+  }
+  if (count('L') != 1 || letters.back() != 'L') {
+    return WrongNumber(text, "L", count('L'), "one L, at the end");
+  }
+  const size_t first_m = letters.find('m');
+  if (first_m != std::string::npos &&
+      letters.find('t', first_m) != std::string::npos) {
+    return BadValue("strategy.layout", absl::StrCat("'", text, "'"),
+                    "every m after the last t");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<StageLayout> ParseLayout(const ModelSpec& model,
+                                        const TrainingSpec& training,
+                                        absl::string_view text, int stages) {
+  PW_ASSIGN_OR_RETURN(const std::string letters, LayoutReader(text).Expand());
+  PW_RETURN_IF_ERROR(CheckLetters(model, text, letters, stages));
+  StageLayoutBuilder builder(model, training, stages);
+  int stage = 0;
+  for (size_t at = 0; at < letters.size();) {
+    const char letter = letters[at];
+    size_t end = letters.find_first_not_of(letter, at);
+    if (end == std::string::npos) end = letters.size();
+    const auto count = static_cast<int64_t>(end - at);
+    at = end;
+    switch (letter) {
+      case '|':
+        stage += static_cast<int>(count);
+        break;
+      case 'E':
+        builder.AddEmbedding(stage);
+        break;
+      case 't':
+        builder.AddLayers(stage, count);
+        break;
+      case 'm':
+        builder.AddMtp(stage, count);
+        break;
+      default:
+        builder.AddHead(stage);
+    }
+  }
+  return builder.Finish();
 }
 
 }  // namespace pipewright

@@ -11,7 +11,7 @@
 
 #include "absl/base/casts.h"
 #include "absl/strings/str_cat.h"
-#include "sim/base/memo.h"
+#include "sim/base/kept.h"
 #include "sim/base/status.h"
 #include "sim/offload/pass_times.h"
 #include "sim/offload/rank_plan.h"

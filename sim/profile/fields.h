@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "sim/profile/profile.h"
-#include "sim/profile/transport_names.h"
 
 namespace pipewright::profile_fields {
 

@@ -4,9 +4,14 @@
 #include <map>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "sim/base/check.h"
+#include "sim/base/file.h"
+#include "sim/base/names.h"
+#include "sim/base/status.h"
 
 namespace pipewright {
 namespace {
@@ -242,6 +247,105 @@ absl::string_view CopyName(CopyDirection direction) {
       return "d2d";
   }
   PW_CHECK(false);
+}
+
+namespace {
+
+std::string Micros(double seconds) {
+  return absl::StrFormat("%.9g", seconds * 1e6);
+}
+
+}  // namespace
+
+Wrong WhatIsWrong(const Distribution& time) {
+  const auto most = [](const char* field, double value, double limit) -> Wrong {
+    if (value <= limit) return {};
+    return {field, Micros(value), absl::StrCat("at most ", Micros(limit))};
+  };
+  const auto least = [](const char* field, double value,
+                        double limit) -> Wrong {
+    if (value == 0 || value >= limit) return {};
+    return {field, Micros(value), absl::StrCat("at least ", Micros(limit))};
+  };
+  const double median = time.median_s;
+  if (median <= 0) return {"median_us", Micros(median), "more than 0"};
+  if (time.outliers > time.count) {
+    return {"outliers", absl::StrCat(time.outliers),
+            absl::StrCat("at most ", time.count)};
+  }
+  for (const Wrong& wrong :
+       {most("p10_us", time.p10_s, median), most("min_us", time.min_s, median),
+        least("p90_us", time.p90_s, median),
+        least("max_us", time.max_s, median),
+        most("confidence_low_us", time.confidence_low_s, median),
+        least("confidence_high_us", time.confidence_high_s, median),
+        most("prediction_low_us", time.prediction_low_s,
+             time.prediction_high_s)}) {
+    if (wrong.field != nullptr) return wrong;
+  }
+  if (time.quantiles_s.size() == 1) {
+    return {"quantiles_us", Micros(time.quantiles_s[0]),
+            "none, or two or more"};
+  }
+  for (size_t index = 1; index < time.quantiles_s.size(); ++index) {
+    if (time.quantiles_s[index] < time.quantiles_s[index - 1]) {
+      return {"quantiles_us", Micros(time.quantiles_s[index]),
+              "numbers that do not fall"};
+    }
+  }
+  return {};
+}
+
+Wrong WhatIsWrong(const InterferenceEntry& entry) {
+  const auto number = [](double value) { return absl::StrCat(value); };
+  if (entry.pass_slowdown <= 0) {
+    return {"pass_slowdown", number(entry.pass_slowdown), "more than 0"};
+  }
+  if (entry.beside_slowdown <= 0) {
+    return {"beside_slowdown", number(entry.beside_slowdown), "more than 0"};
+  }
+  if (entry.pass_high < entry.pass_low) {
+    return {"pass_high", number(entry.pass_high), "pass_low or more"};
+  }
+  if (entry.beside_high < entry.beside_low) {
+    return {"beside_high", number(entry.beside_high), "beside_low or more"};
+  }
+  return {};
+}
+
+// Written at build time (cmake/embed.cmake).
+const std::vector<std::pair<std::string, std::string>>& EmbeddedProfiles();
+
+std::vector<std::string> ProfileNames() {
+  std::vector<std::string> names;
+  for (const auto& [name, text] : EmbeddedProfiles()) names.push_back(name);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+bool IsProfileFile(absl::string_view name_or_path) {
+  return absl::StrContains(name_or_path, '/') ||
+         absl::EndsWith(name_or_path, ".txtpb") ||
+         absl::EndsWith(name_or_path, ".textproto") ||
+         absl::EndsWith(name_or_path, ".pbtxt");
+}
+
+absl::StatusOr<Profile> FindProfile(const std::string& name_or_path) {
+  if (IsProfileFile(name_or_path)) {
+    PW_ASSIGN_OR_RETURN(const std::string text,
+                        ReadFile(name_or_path, InputKind::kProfile));
+    return ReadProfile(text, name_or_path);
+  }
+  for (const auto& [name, text] : EmbeddedProfiles()) {
+    if (name == name_or_path) return ReadProfile(text, name);
+  }
+  if (EmbeddedProfiles().empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "unknown profile '", name_or_path,
+        "' (none ships with this version); allowed: a file, with a '/' or "
+        "ending in .txtpb, as pipewright calibrate writes it"));
+  }
+  return UnknownName("profile", name_or_path, ProfileNames());
 }
 
 }  // namespace pipewright

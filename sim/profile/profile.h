@@ -17,6 +17,23 @@
 
 namespace pipewright {
 
+// Names of what moves data between ranks, as profiles (TransferEntry), flags
+// and reports spell them. What they do is execute/transport's.
+inline constexpr char kThreadsTransport[] = "threads";  // in one process
+inline constexpr char kMpiTransport[] = "mpi";          // under mpirun
+inline constexpr char kSocketsTransport[] = "sockets";  // without it
+inline constexpr char kNcclTransport[] = "nccl";        // between GPUs
+
+// That `execute` takes, in the order of messages.
+inline std::vector<std::string> TransportNames() {
+  return {kThreadsTransport, kMpiTransport, kSocketsTransport, kNcclTransport};
+}
+
+// That `calibrate` measures and profiles hold, in the order of messages.
+inline std::vector<std::string> MeasuredTransports() {
+  return {kThreadsTransport, kMpiTransport, kNcclTransport};
+}
+
 // What one measured thing took.
 struct Distribution {
   int64_t count = 0;  // samples, outliers included
@@ -250,5 +267,39 @@ absl::string_view ProfilePartName(ProfilePart part);  // "expert-layer"
 absl::string_view ProfilePassName(ProfilePass pass);  // "F" "B" "W" "BW" "R"
 absl::string_view BesideName(Beside beside);          // "d2h" ... "collective"
 absl::string_view CopyName(CopyDirection direction);  // "d2h"
+
+// Errors of a profile: in an entry, numbers that contradict each other though
+// each field is valid; and in the profile as a whole.
+struct Wrong {
+  const char* field = nullptr;  // as sim/proto/profile.proto; null: nothing
+  std::string value;            // in the unit of the field
+  std::string allowed;
+};
+
+// Zeros stand for what an import does not know.
+Wrong WhatIsWrong(const Distribution& time);
+Wrong WhatIsWrong(const InterferenceEntry& entry);
+template <class Entry>
+Wrong WhatIsWrong(const Entry&) {
+  return {};
+}
+
+// Would ReadProfile take what WriteProfile makes of it? For profiles made from
+// unchecked files. Error: that of ReadProfile, without a line.
+absl::Status CheckProfile(const Profile& profile,
+                          absl::string_view source_name);
+
+// Calibration profiles by name: those that ship with the binary
+// (calibrate/profiles/*.txtpb), and files.
+
+// The names of those that ship, sorted; may be empty.
+std::vector<std::string> ProfileNames();
+
+// True for what is a file: it has a '/' or ends in .txtpb, .textproto, .pbtxt.
+bool IsProfileFile(absl::string_view name_or_path);
+
+// Error: kInvalidArgument naming the nearest shipped one, kNotFound for a file
+// that is not there, and those of ReadProfile.
+absl::StatusOr<Profile> FindProfile(const std::string& name_or_path);
 
 }  // namespace pipewright

@@ -14,7 +14,6 @@
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 #include "sim/base/text_proto.h"
-#include "sim/profile/check.h"
 #include "sim/profile/fields.h"
 #include "sim/profile/profile.h"
 #include "sim/proto/profile.pb.h"

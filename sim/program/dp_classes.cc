@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "sim/base/status.h"
 #include "sim/program/program.h"
-#include "sim/program/verify_groups.h"
 
 namespace pipewright {
 namespace {

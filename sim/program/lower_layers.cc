@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "sim/program/gathers_layers.h"
+#include "sim/program/lower.h"
 #include "sim/program/lowering.h"
 #include "sim/program/program.h"
 

@@ -14,12 +14,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "sim/base/status.h"
-#include "sim/program/gathers_layers.h"
-#include "sim/program/group.h"
-#include "sim/program/lane_hook.h"
 #include "sim/program/lower.h"
 #include "sim/program/network_time.h"
-#include "sim/program/peer_plan.h"
 #include "sim/program/program.h"
 
 namespace pipewright {

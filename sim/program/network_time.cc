@@ -8,8 +8,7 @@
 #include <utility>
 
 #include "sim/base/check.h"
-#include "sim/profile/transport_names.h"
-#include "sim/program/add_time.h"
+#include "sim/profile/profile.h"
 #include "sim/program/collective_phases.h"
 #include "sim/program/ring_traffic.h"
 #include "sim/topology/mapping.h"

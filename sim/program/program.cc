@@ -8,7 +8,6 @@
 #include "sim/program/cursor.h"
 
 namespace pipewright {
-
 namespace {
 
 // What the hooks of a rank add to its side operations in an iteration.
@@ -249,6 +248,23 @@ std::string ToString(const Program& program) {
     absl::StrAppend(&out, ClassToString(program, index));
   }
   return out;
+}
+
+double Program::PassSeconds(int iteration, int replica, int rank,
+                            Pass pass) const {
+  const DpClass& own = OfReplica(replica);
+  const Lane& lane = own.ranks[rank].lanes[pass.lane()];
+  const double seconds = lane.seconds * own.Factor(rank, pass);
+  return jitter == nullptr ? seconds
+                           : seconds * jitter->OfPass(iteration, replica, rank,
+                                                      lane.stage, pass);
+}
+
+double Program::SideSeconds(int iteration, int replica, int rank,
+                            const SideOp& op) const {
+  return jitter == nullptr || op.kind != OpKind::kOptimizer
+             ? op.seconds
+             : op.seconds * jitter->OfOptimizer(iteration, replica, rank);
 }
 
 }  // namespace pipewright

@@ -25,16 +25,129 @@
 #include "sim/cost/interference.h"
 #include "sim/cost/jitter.h"
 #include "sim/cost/pass_costs.h"
-#include "sim/program/group.h"
-#include "sim/program/lane_hook.h"
-#include "sim/program/layer_part.h"
 #include "sim/program/network.h"
 #include "sim/program/op_kind.h"
-#include "sim/program/peer_plan.h"
-#include "sim/program/wait_rule.h"
+#include "sim/schedule/pass.h"
 #include "sim/schedule/schedule.h"
 
 namespace pipewright {
+
+// What the chunk number of a pass stands for where passes are cut into layers:
+// this layer, of so many, of a chunk of the schedule.
+struct LayerPart {
+  int chunk = 0;
+  int layer = 0;
+  int layers = 1;
+
+  // The first that a pass of this kind runs, and the last.
+  bool IsFirst(PassKind kind) const {
+    return RunsDown(kind) ? layer == layers - 1 : layer == 0;
+  }
+  bool IsLast(PassKind kind) const {
+    return RunsDown(kind) ? layer == 0 : layer == layers - 1;
+  }
+  static bool RunsDown(PassKind kind) {
+    return IsBackward(kind) || kind == PassKind::kBackwardWeight;
+  }
+};
+
+// Side operations that come with the passes of some lanes (rule 7), stored
+// once however many passes there are.
+struct LaneHook {
+  enum class Place : uint8_t { kBefore, kAfter };
+  // kUnlessKept: at a pass whose operation's result no pass before it has kept.
+  enum class Fires : uint8_t { kEveryPass, kEveryRun, kUnlessKept };
+  Place place = Place::kBefore;
+  Fires fires = Fires::kEveryPass;
+  int64_t every = 1;  // for kEveryPass: passes of one lane
+  int window = 0;
+  // [Pass::lane()]: index in RankProgram::side_ops, -1: none. All of one
+  // stream, so that they end in order. Their own channels, if any, come with
+  // every pass.
+  std::vector<int32_t> side_ops;
+  // Lanes of kBefore, [lane] 1: never issued ahead of its own pass. Empty:
+  // nowhere.
+  std::vector<char> in_time;
+  // Lanes of kUnlessKept, [lane] 1: a pass keeps the result for the next pass
+  // with the same operation; 0: it gives it up.
+  std::vector<char> keeps;
+  // A channel that the last one of an iteration feeds; -1: none. False starts
+  // feed nothing.
+  int32_t output = -1;
+};
+
+// Who meets in a collective. Knows no operations and no times.
+
+// Members of a collective. Each member reaches it through a SideOp of its
+// own rank that names the group; the n-th one of a rank belongs with the n-th
+// ones of the others, whatever class their replicas are of.
+struct Group {
+  enum class Span : uint8_t {
+    kReplicas,  // one rank, all data-parallel replicas
+    kRanks,     // the ranks listed, each replica for itself
+    kAll,       // the ranks listed, all replicas
+  };
+  Span span = Span::kReplicas;
+  std::vector<int> ranks;
+  // Size of the parts of those that span replicas: this many that stand next to
+  // each other meet among themselves, or with `across` the n-th ones of all
+  // such parts. 0: all meet. Divides the replicas.
+  int part = 0;
+  bool across = false;
+  // True if all devices of a rank meet that hold the same part of its
+  // parameters: those of context parallelism (Network::context_parallel) are
+  // members, too.
+  bool contexts = false;
+
+  // Which of its instances a replica takes part in, how many there are, and
+  // the replicas in each.
+  int InstanceOf(int replica) const {
+    if (span == Span::kRanks) return replica;
+    if (part == 0) return 0;
+    return across ? replica % part : replica / part;
+  }
+  int Instances(int replicas) const {
+    if (span == Span::kRanks) return replicas;
+    if (part == 0) return 1;
+    return across ? part : replicas / part;
+  }
+  int ReplicasOf(int replicas) const { return replicas / Instances(replicas); }
+  // The first replica of an instance.
+  int FirstOf(int instance) const {
+    return span == Span::kRanks || part == 0 || across ? instance
+                                                       : instance * part;
+  }
+};
+
+// With whom a one-sided operation exchanges bytes, and in which order: the same
+// for every data-parallel replica, counted from its own place. Knows no bytes
+// and no times.
+struct PeerPlan {
+  // A replica of the same rank, seen from another one: so many nodes further,
+  // and at a place so much further in its node, both counted around.
+  struct Peer {
+    int node = 0;
+    int place = 0;
+  };
+  // What runs at once.
+  struct Step {
+    std::vector<Peer> peers;
+    // With each of them by a flow of its own; else all flows keep pace.
+    bool apart = false;
+  };
+
+  int node_size = 1;        // replicas of a node, next to each other
+  int nodes = 0;            // that peers are in, next to each other; 0: all
+  std::vector<Step> steps;  // one after the other
+
+  // `replicas` is a multiple of node_size.
+  int ReplicaOf(const Peer& peer, int replica, int replicas) const {
+    const int counted = nodes > 0 ? nodes : replicas / node_size;
+    const int own = replica / node_size;
+    const int node = own / counted * counted + (own + peer.node) % counted;
+    return node * node_size + (replica % node_size + peer.place) % node_size;
+  }
+};
 
 // What every microbatch of one (rank, kind, replica, chunk) has in common.
 struct Lane {
@@ -300,6 +413,10 @@ struct Program : DpClass {
 // order, hooks on lanes of passes, groups whose members meet equally often and
 // alike, whatever their class. kInternal.
 absl::Status VerifyProgram(const Program& program);
+
+// The part of it that compares classes: kFailedPrecondition, which says who
+// does not meet whom.
+absl::Status VerifyMeetingsOfClasses(const Program& program);
 
 // The whole Program as text: groups, and of every class its channels and the
 // operations of one iteration by rank; "[1..]" behind those left out before

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -12,15 +13,127 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "sim/base/json.h"
-#include "sim/base/median.h"
 #include "sim/base/quantity.h"
+#include "sim/base/statistics.h"
 #include "sim/base/status.h"
 #include "sim/cost/profile_shape.h"
 #include "sim/profile/diff.h"
-#include "sim/report/calibration_json.h"
+#include "sim/profile/profile.h"
 
 namespace pipewright {
 namespace {
+
+// F, (R,) B, W back to back over the sum of the three by themselves, and the
+// price of the split: (B+W) / BW. 0 where a pass is missing.
+struct SplitNumbers {
+  double chain = 0;
+  double price = 0;
+};
+
+using enum ProfilePass;
+
+Json Interval(double low_s, double high_s) {
+  return high_s > 0 ? Json::array({low_s, high_s}) : Json();
+}
+
+Json TimeJson(const NamedTime& named) {
+  const Distribution& time = *named.time;
+  return {
+      {"key", named.key},
+      {"count", time.count},
+      {"outliers", time.outliers},
+      {"median_s", time.median_s},
+      {"confidence_s", Interval(time.confidence_low_s, time.confidence_high_s)},
+      {"prediction_s",
+       Interval(time.prediction_low_s, time.prediction_high_s)}};
+}
+
+const PassEntry* FindPass(const Profile& profile, const SplitEntry& split,
+                          ProfilePass pass) {
+  for (const PassEntry& entry : profile.passes) {
+    if (entry.pass == pass && IsSplitOf(split, entry)) return &entry;
+  }
+  return nullptr;
+}
+
+SplitNumbers SplitNumbersOf(const Profile& profile, const SplitEntry& split) {
+  double sum = 0;
+  std::vector<ProfilePass> passes = {kForward, kBackwardInput, kBackwardWeight};
+  if (split.recompute) passes.push_back(kRecompute);
+  double before_backward = 0;
+  for (const ProfilePass pass : passes) {
+    const PassEntry* entry = FindPass(profile, split, pass);
+    if (entry == nullptr) return {};
+    sum += entry->time.median_s;
+    if (pass == kForward || pass == kRecompute) {
+      before_backward += entry->time.median_s;
+    }
+  }
+  const double fused = split.fused.median_s - before_backward;
+  return {split.chain.median_s / sum,
+          fused > 0 ? (split.chain.median_s - before_backward) / fused : 0};
+}
+
+Json CalibrationJson(const Profile& profile) {
+  Json report;
+  report["complete"] = profile.complete;
+  report["sources"] = Json::array();
+  for (const ProfileSource& source : profile.sources) {
+    report["sources"].push_back({{"kind", source.kind},
+                                 {"date", source.date},
+                                 {"device", source.device},
+                                 {"backend", source.backend},
+                                 {"libraries", source.libraries},
+                                 {"seconds", source.seconds},
+                                 {"warnings", source.warnings}});
+  }
+  report["times"] = Json::array();
+  for (const NamedTime& time : AllTimes(profile)) {
+    report["times"].push_back(TimeJson(time));
+  }
+  report["kernels"] = Json::array();
+  for (const KernelEntry& entry : profile.kernels) {
+    const double seconds = entry.time.median_s;
+    const auto rate = [seconds](double amount) {
+      return amount > 0 && seconds > 0 ? Json(amount / seconds) : Json();
+    };
+    report["kernels"].push_back({{"key", KeyOf(entry)},
+                                 {"flops_per_s", rate(entry.flops)},
+                                 {"bytes_per_s", rate(entry.bytes)},
+                                 {"implementation", entry.implementation}});
+  }
+  report["splits"] = Json::array();
+  for (const SplitEntry& split : profile.splits) {
+    const SplitNumbers numbers = SplitNumbersOf(profile, split);
+    report["splits"].push_back({{"key", KeyOf(split)},
+                                {"chain_over_sum", numbers.chain},
+                                {"split_over_fused", numbers.price}});
+  }
+  report["interference"] = Json::array();
+  for (const InterferenceEntry& entry : profile.interference) {
+    report["interference"].push_back(
+        {{"key", KeyOf(entry)},
+         {"pass_slowdown", entry.pass_slowdown},
+         {"pass_interval", Json::array({entry.pass_low, entry.pass_high})},
+         {"beside_slowdown", entry.beside_slowdown},
+         {"beside_interval",
+          Json::array({entry.beside_low, entry.beside_high})}});
+  }
+  report["transfers"] = Json::array();
+  for (const TransferEntry& entry : profile.transfers) {
+    const double seconds = entry.time.median_s;
+    const auto rate = [seconds](double bytes) {
+      return seconds > 0 ? Json(bytes / seconds) : Json();
+    };
+    report["transfers"].push_back(
+        {{"key", KeyOf(entry)},
+         {"bytes_per_s", rate(static_cast<double>(entry.bytes))},
+         {"bus_bytes_per_s", rate(BusBytes(entry))}});
+  }
+  report["host_memory_bytes_per_s"] = profile.host_memory_bytes_per_s;
+  report["device_memory_bytes_per_s"] = profile.device_memory_bytes_per_s;
+  return report;
+}
 
 using enum ProfilePass;
 
@@ -324,6 +437,95 @@ absl::StatusOr<std::string> CalibrationReport(const Profile& profile,
           ? ""
           : absl::StrCat("; missing: ", absl::StrJoin(missing, ", ")),
       "\n");
+}
+
+namespace {
+
+double Share(int64_t part, int64_t all) {
+  return all > 0 ? static_cast<double>(part) / static_cast<double>(all) : 0;
+}
+
+}  // namespace
+
+std::string DiffReport(const Profile& before, const Profile& after, bool json) {
+  const ProfileDiff diff = DiffProfiles(before, after);
+  const auto significant = std::count_if(
+      diff.times.begin(), diff.times.end(),
+      [](const TimeDifference& time) { return time.significant; });
+  if (json) {
+    Json report = {{"compared", diff.times.size()},
+                   {"significant", significant},
+                   {"times", Json::array()},
+                   {"only_before", diff.only_before},
+                   {"only_after", diff.only_after}};
+    for (const TimeDifference& time : diff.times) {
+      report["times"].push_back(
+          {{"key", time.key},
+           {"before_s", time.before_s},
+           {"after_s", time.after_s},
+           {"ratio", time.ratio},
+           {"interval", Json::array({time.ratio_low, time.ratio_high})},
+           {"drift_known", time.drift},
+           {"interval_known", time.known},
+           {"significant",
+            time.known ? Json(time.significant) : Json(nullptr)}});
+    }
+    return absl::StrCat(report.dump(2), "\n");
+  }
+  std::string text = absl::StrFormat(
+      "%d times in both, %d differ by more than noise and drift "
+      "(90 %% intervals)\n",
+      diff.times.size(), significant);
+  for (const TimeDifference& time : diff.times) {
+    if (!time.known) {
+      absl::StrAppendFormat(&text,
+                            "%-60s %10s -> %10s  x%.3f  interval not known\n",
+                            time.key, FormatSeconds(time.before_s),
+                            FormatSeconds(time.after_s), time.ratio);
+      continue;
+    }
+    if (!time.significant) continue;
+    absl::StrAppendFormat(
+        &text, "%-60s %10s -> %10s  x%.3f (%.3f to %.3f)%s\n", time.key,
+        FormatSeconds(time.before_s), FormatSeconds(time.after_s), time.ratio,
+        time.ratio_low, time.ratio_high, time.drift ? "" : "  drift not known");
+  }
+  for (const std::string& key : diff.only_before) {
+    absl::StrAppend(&text, "only in the first: ", key, "\n");
+  }
+  for (const std::string& key : diff.only_after) {
+    absl::StrAppend(&text, "only in the second: ", key, "\n");
+  }
+  return text;
+}
+
+std::string CoverageReport(const std::vector<Profile>& profiles) {
+  std::string text = absl::StrFormat(
+      "medians of later runs inside the 90 %% prediction interval of earlier "
+      "ones, of %d runs\n%-26s %18s  %18s\n",
+      profiles.size(), "", "all later runs", "the next run");
+  for (const IntervalCoverage& row : CoverageOf(profiles)) {
+    if (row.compared == 0) continue;
+    absl::StrAppendFormat(
+        &text, "%-26s %7d of %7d %5.1f %%  %5d of %5d %5.1f %%\n", row.name,
+        row.inside, row.compared, 100 * Share(row.inside, row.compared),
+        row.next_inside, row.next_compared,
+        100 * Share(row.next_inside, row.next_compared));
+  }
+  return text;
+}
+
+std::string CoverageCsv(const std::vector<Profile>& profiles) {
+  std::string text =
+      "kind,inside,compared,share,next_inside,next_compared,next_share\n";
+  for (const IntervalCoverage& row : CoverageOf(profiles)) {
+    if (row.compared == 0) continue;
+    absl::StrAppendFormat(
+        &text, "%s,%d,%d,%.4f,%d,%d,%.4f\n", row.name, row.inside, row.compared,
+        Share(row.inside, row.compared), row.next_inside, row.next_compared,
+        Share(row.next_inside, row.next_compared));
+  }
+  return text;
 }
 
 }  // namespace pipewright

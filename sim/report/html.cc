@@ -11,7 +11,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "sim/program/program.h"
-#include "sim/report/cost_html.h"
 #include "sim/report/facts.h"
 #include "sim/report/format.h"
 #include "sim/report/html_parts.h"

@@ -5,9 +5,11 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "sim/report/cost_report.h"
 #include "sim/report/page_data.h"
 #include "sim/report/report.h"
 #include "sim/report/run_data.h"
+#include "sim/report/throughput.h"
 #include "sim/trace/trace.h"
 
 namespace pipewright {
@@ -41,5 +43,11 @@ std::string GridSection(const RunPage& page);
 std::string MemoryBytesSection(const RunPage& page);
 // "" where nothing is drawn.
 std::string TimelineData(const RunPage& page);
+
+// A card of the headline.
+std::string ThroughputCard(const Throughput& throughput);
+
+// A section: the operations that take longest, with FLOPs, bytes, time, share.
+std::string CostSection(const CostReport& report);
 
 }  // namespace pipewright

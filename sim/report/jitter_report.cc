@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "sim/base/json.h"
 #include "sim/base/quantity.h"
-#include "sim/cost/student.h"
+#include "sim/base/statistics.h"
 
 namespace pipewright {
 

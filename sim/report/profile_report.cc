@@ -5,8 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "sim/base/json.h"
-#include "sim/base/median.h"
 #include "sim/base/quantity.h"
+#include "sim/base/statistics.h"
 #include "sim/report/format.h"
 
 namespace pipewright {

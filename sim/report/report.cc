@@ -8,10 +8,8 @@
 #include "absl/strings/str_format.h"
 #include "sim/base/json.h"
 #include "sim/base/quantity.h"
-#include "sim/memory/weight_versions.h"
+#include "sim/memory/activations.h"
 #include "sim/program/program.h"
-#include "sim/report/peak_memory.h"
-#include "sim/report/report_tree.h"
 #include "sim/topology/mapping.h"
 
 namespace pipewright {
@@ -362,6 +360,25 @@ std::vector<std::string> ReportKeys() {
 std::string ReportToJson(const Report& report) {
   // A schedule file's name need not be UTF-8; dump() would throw on it.
   return ReportTree(report).dump(2) + "\n";
+}
+
+std::vector<double> PeakMemoryOf(const Report& report) {
+  std::vector<double> peaks;
+  if (!report.memory) return peaks;
+  // Classes of slow devices hold the same as all others.
+  if (report.dp_classes &&
+      !report.dp_classes->classes[0].peak_memory_bytes.empty()) {
+    return MostOfClasses(*report.dp_classes, &DpClassReport::peak_memory_bytes);
+  }
+  for (const RankMemory& rank : report.memory->memory->ranks) {
+    peaks.push_back(static_cast<double>(rank.peak()));
+  }
+  return peaks;
+}
+
+double MostPeakMemoryOf(const Report& report) {
+  const std::vector<double> peaks = PeakMemoryOf(report);
+  return peaks.empty() ? 0 : *std::max_element(peaks.begin(), peaks.end());
 }
 
 }  // namespace pipewright

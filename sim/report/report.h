@@ -98,7 +98,7 @@ struct Report {
   std::optional<bool> fits;              // only where a limit is given
   std::vector<RollbackReport> rollbacks;
   // Steps behind, and versions of weights, in pipelines that are never flushed,
-  // one a rank (weight_versions.h).
+  // one a rank (WeightVersionsOf).
   std::vector<int> staleness;
   std::vector<int> weight_versions;
   std::optional<double> microbatches_per_s;  // all replicas together
@@ -141,5 +141,22 @@ std::string ReportToJson(const Report& report);
 
 // For people: both bubble definitions named, a table by rank.
 std::string ReportToText(const Report& report);
+
+// The peak of a run's memory: the one meaning of the key peak_memory_bytes
+// (docs/json-and-exit-codes.md), by rank and as the one number of a run.
+
+// [rank] the allocator's peak on one device, the most over all data-parallel
+// classes, without context and fragmentation; empty without a model.
+std::vector<double> PeakMemoryOf(const Report& report);
+
+// The rank that has most; 0 without a model.
+double MostPeakMemoryOf(const Report& report);
+
+// The report as a tree of JSON, for those that do not want its text: its keys
+// are those of docs/json-and-exit-codes.md.
+Json ReportTree(const Report& report);
+
+// Every key that a report may have, whatever is below it.
+std::vector<std::string> ReportKeys();
 
 }  // namespace pipewright

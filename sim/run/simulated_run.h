@@ -21,6 +21,7 @@
 #include "sim/config/run_config.h"
 #include "sim/config/run_context.h"
 #include "sim/engine/engine.h"
+#include "sim/engine/step_interval.h"
 #include "sim/report/report.h"
 #include "sim/trace/trace.h"
 
@@ -72,5 +73,11 @@ struct ProgramResult {
 absl::StatusOr<ProgramResult> SimulateProgram(
     const PreparedRun& prepared, const Program& program,
     const SimulateOptions& options = {});
+
+// The interval of a step that takes `iteration_s` on an engine. Nothing where
+// the times were given, or where their error is not known: the warnings of
+// Prepare say so. `program`: of run.lower. Errors: as RunFast.
+absl::StatusOr<std::optional<StepInterval>> PredictStepOf(
+    const PreparedRun& run, const Program& program, double iteration_s);
 
 }  // namespace pipewright

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "sim/base/nearest.h"
 #include "sim/base/status.h"
-#include "sim/schedule/nearest.h"
 
 namespace pipewright {
 

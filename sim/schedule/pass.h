@@ -29,7 +29,11 @@ enum class PassKind : uint8_t {
 inline constexpr int kNumPassKinds = 9;
 
 // "F", "B", "W", "BW", "R", "O", "L", "SYNC", "FREE".
-absl::string_view PassKindName(PassKind kind);
+inline absl::string_view PassKindName(PassKind kind) {
+  constexpr absl::string_view kNames[kNumPassKinds] = {
+      "F", "B", "W", "BW", "R", "O", "L", "SYNC", "FREE"};
+  return kNames[static_cast<int>(kind)];
+}
 
 // True for the kinds that count as passes: F B W BW R.
 constexpr bool IsComputePass(PassKind kind) {

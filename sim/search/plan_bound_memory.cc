@@ -8,7 +8,6 @@
 #include <tuple>
 #include <utility>
 
-#include "sim/memory/memory_framework.h"
 #include "sim/memory/schedule_memory.h"
 #include "sim/search/plan_bound.h"
 

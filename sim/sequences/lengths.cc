@@ -14,7 +14,7 @@
 #include "sim/base/error_parts.h"
 #include "sim/base/input.h"
 #include "sim/base/names.h"
-#include "sim/base/random.h"
+#include "sim/base/statistics.h"
 #include "sim/base/status.h"
 
 namespace pipewright {

@@ -1,7 +1,7 @@
 // Where the lengths of training samples come from: a law, a histogram, or the
 // lengths of a data set. No model here and no times.
 //
-// Lengths are tokens of one sample. Draws count (sim/base/random.h): a seed
+// Lengths are tokens of one sample. Draws count (sim/base/statistics.h): a seed
 // gives the same lengths on every machine and in every thread.
 //
 // Source of the named laws: statistics of the data sets in the ODC paper (arXiv

@@ -2,7 +2,6 @@
 
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 #include <unordered_map>
 
 #include "absl/strings/str_cat.h"
+#include "sim/base/file.h"
 #include "sim/sweep/pool.h"
 
 namespace pipewright {
@@ -31,29 +31,6 @@ void CloseOthers(std::vector<int> files) {
     first = std::max(first, kept + 1);
   }
   ::close_range(first, ~0U, 0);
-}
-
-bool ReadAll(int file, char* into, size_t size) {
-  while (size > 0) {
-    const ssize_t got = ::recv(file, into, size, 0);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return false;
-    into += got;
-    size -= static_cast<size_t>(got);
-  }
-  return true;
-}
-
-bool WriteAll(int file, const std::string& bytes) {
-  size_t done = 0;
-  while (done < bytes.size()) {
-    const ssize_t sent =
-        ::send(file, bytes.data() + done, bytes.size() - done, MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0) return false;
-    done += static_cast<size_t>(sent);
-  }
-  return true;
 }
 
 double SecondsNow() {
@@ -97,7 +74,7 @@ void ServeLane(int file, bool at_once, const EvaluateFunction& evaluate) {
   std::string message;
   while (true) {
     uint32_t size = 0;
-    if (!ReadAll(file, reinterpret_cast<char*>(&size), sizeof(size))) return;
+    if (!ReadAll(file, &size, sizeof(size))) return;
     message.resize(size);
     if (!ReadAll(file, message.data(), size)) return;
     double flushed_s = SecondsNow();
@@ -130,7 +107,7 @@ void ServeLane(int file, bool at_once, const EvaluateFunction& evaluate) {
                        outbox.size() > kFlushBytes ||
                        SecondsNow() - flushed_s > kFlushSeconds;
       if (!due) continue;
-      if (!WriteAll(file, outbox)) return;
+      if (!SendAll(file, outbox)) return;
       outbox.clear();
       flushed_s = SecondsNow();
     }

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "sim/base/check.h"
+#include "sim/base/file.h"
 #include "sim/base/status.h"
 #include "sim/sweep/child_process.h"
 
@@ -35,16 +36,6 @@ double NowS() {
 template <typename Value>
 void AppendPlain(const Value& value, std::string* bytes) {
   bytes->append(reinterpret_cast<const char*>(&value), sizeof(value));
-}
-
-bool SendAll(int file, absl::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t sent = ::send(file, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0) return false;
-    bytes.remove_prefix(static_cast<size_t>(sent));
-  }
-  return true;
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "sim/base/file.h"
 #include "sim/base/status.h"
 #include "sim/sweep/child_process.h"
 
@@ -27,16 +28,6 @@ bool GetValue(absl::string_view* bytes, Value* value) {
   if (bytes->size() < sizeof(*value)) return false;
   std::memcpy(value, bytes->data(), sizeof(*value));
   bytes->remove_prefix(sizeof(*value));
-  return true;
-}
-
-bool SendWhole(int file, absl::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t sent = ::send(file, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0) return false;
-    bytes.remove_prefix(static_cast<size_t>(sent));
-  }
   return true;
 }
 
@@ -84,7 +75,7 @@ void Serve(int file, WorkerPool* pool) {
     for (const FinishedPoint& point : finished) {
       AppendFinished(point, &results);
     }
-    if (!results.empty() && !SendWhole(file, Framed(results))) return;
+    if (!results.empty() && !SendAll(file, Framed(results))) return;
     if (!ReceiveMore(file, &inbox)) return;
     const std::string tasks = WholeFrames(&inbox);
     absl::string_view rest = tasks;
@@ -158,7 +149,7 @@ PoolServer::~PoolServer() {
 }
 
 absl::Status PoolServer::Send(absl::string_view tasks) {
-  if (SendWhole(file_, Framed(tasks))) return absl::OkStatus();
+  if (SendAll(file_, Framed(tasks))) return absl::OkStatus();
   return absl::InternalError("the process that holds the workers has ended");
 }
 

@@ -6,8 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "sim/base/json.h"
 #include "sim/base/status.h"
-#include "sim/report/peak_memory.h"
-#include "sim/report/report_tree.h"
+#include "sim/report/report.h"
 #include "sim/run/simulated_run.h"
 #include "sim/sweep/leaves.h"
 

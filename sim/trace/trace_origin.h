@@ -2,6 +2,7 @@
 // compare reads it, so that it never takes a given time for a measured one.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -42,7 +43,9 @@ struct TraceOrigin {
   std::string memory;       // "": unknown, or no such counter
   std::string activations;  // "": unknown, or no such counter
 
-  bool Gave(absl::string_view times) const;
+  bool Gave(absl::string_view times) const {
+    return std::find(given.begin(), given.end(), times) != given.end();
+  }
 };
 
 }  // namespace pipewright

@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "sim/program/wait_rule.h"
+#include "sim/program/network.h"
 #include "sim/schedule/pass.h"
 #include "sim/trace/trace.h"
 #include "sim/trace/trace_events.h"

@@ -1,4 +1,3 @@
-#include "sim/base/exceptions.h"
 
 #include <catch2/catch.hpp>
 #include <new>

@@ -1,14 +1,20 @@
 #include "sim/base/file.h"
 
+#include <pthread.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <thread>
 
 namespace pipewright::file_test {
 namespace {
@@ -184,6 +190,57 @@ TEST_CASE("file: what another process writes is no stale file", "[base]") {
   CHECK(WEXITSTATUS(status) == 0);
   CHECK(*ReadFile(folder / "a") == "slow");
   CHECK(folder.entries() == 1);
+}
+
+// Neither the buffer of a socket nor a signal ends what is written and read.
+TEST_CASE("file: bytes go through a socket as a whole", "[base]") {
+  struct sigaction interrupt {};
+  struct sigaction before {};
+  interrupt.sa_handler = [](int) {};  // without SA_RESTART
+  REQUIRE(::sigaction(SIGUSR1, &interrupt, &before) == 0);
+  for (const bool sends : {false, true}) {
+    int ends[2];
+    REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+    std::string text;
+    while (text.size() < size_t{8} << 20) text += std::to_string(text.size());
+    std::atomic<bool> done = false;
+    bool written = false;
+    std::thread writer([&] {
+      written = sends ? SendAll(ends[1], text) : WriteAll(ends[1], text);
+      ::close(ends[1]);
+      done = true;
+    });
+    std::thread interrupts([&, target = writer.native_handle()] {
+      while (!done) {
+        ::pthread_kill(target, SIGUSR1);
+        std::this_thread::sleep_for(std::chrono::microseconds(200));
+      }
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    std::string read(text.size(), ' ');
+    CHECK(ReadAll(ends[0], read.data(), read.size()));
+    CHECK(read == text);
+    interrupts.join();
+    writer.join();
+    CHECK(written);
+    char more = 0;
+    CHECK_FALSE(ReadAll(ends[0], &more, 1));
+    ::close(ends[0]);
+  }
+  ::sigaction(SIGUSR1, &before, nullptr);
+}
+
+TEST_CASE("file: nobody reads from a socket: an error and no signal",
+          "[base]") {
+  int ends[2];
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+  ::close(ends[0]);
+  CHECK_FALSE(SendAll(ends[1], "text"));
+  CHECK(errno == EPIPE);
+  ::close(ends[1]);
+  CHECK_FALSE(WriteAll(-1, "text"));
+  CHECK(errno == EBADF);
+  CHECK(WriteAll(-1, ""));
 }
 
 }  // namespace

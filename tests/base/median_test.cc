@@ -1,4 +1,4 @@
-#include "sim/base/median.h"
+#include "sim/base/statistics.h"
 
 #include <catch2/catch.hpp>
 

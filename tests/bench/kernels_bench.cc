@@ -10,7 +10,7 @@
 
 #include "kernels/kernels.h"
 #include "kernels/layer.h"
-#include "sim/base/median.h"
+#include "sim/base/statistics.h"
 
 namespace {
 

@@ -54,7 +54,7 @@ double CpuMicros() {
   return 1e6 * static_cast<double>(now.tv_sec) + 1e-3 * now.tv_nsec;
 }
 
-double Median(std::vector<double> values) {
+double Middle(std::vector<double> values) {
   std::nth_element(values.begin(), values.begin() + values.size() / 2,
                    values.end());
   return values[values.size() / 2];
@@ -86,11 +86,11 @@ void BM_SimulatedRun(benchmark::State& state) {
     engine.push_back(ran - built);
   }
   state.SetLabel(each.label);
-  state.counters["whole_us"] = Median(whole);
-  state.counters["schedule_us"] = Median(schedule);
-  state.counters["engine_us"] = Median(engine);
+  state.counters["whole_us"] = Middle(whole);
+  state.counters["schedule_us"] = Middle(schedule);
+  state.counters["engine_us"] = Middle(engine);
   state.counters["besides_us"] =
-      Median(whole) - Median(schedule) - Median(engine);
+      Middle(whole) - Middle(schedule) - Middle(engine);
 }
 BENCHMARK(BM_SimulatedRun)->DenseRange(0, std::size(kCases) - 1);
 

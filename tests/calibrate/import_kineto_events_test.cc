@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "calibrate/import_kineto.h"
-#include "calibrate/kineto_repeats.h"
-#include "calibrate/kineto_timeline.h"
+#include "calibrate/kineto_layers.h"
+#include "calibrate/kineto_parts.h"
 #include "tests/support/kineto_trace.h"
 
 namespace pipewright::import_kineto_events_test {

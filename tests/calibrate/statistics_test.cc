@@ -7,8 +7,6 @@
 #include <random>
 #include <vector>
 
-#include "calibrate/stopping_rule.h"
-
 namespace pipewright::statistics_test {
 namespace {
 

@@ -11,7 +11,7 @@
 #include "sim/config/run_config.h"
 #include "sim/foreign/foreign_args.h"
 #include "sim/report/memory_report.h"
-#include "sim/report/peak_memory.h"
+#include "sim/report/report.h"
 #include "sim/run/simulated_run.h"
 #include "sim/search/plan.h"
 #include "tests/support/json.h"

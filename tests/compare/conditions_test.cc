@@ -1,12 +1,11 @@
 // What a comparison says of times that were given, and of counters that count
 // two things.
-#include "sim/compare/conditions.h"
+#include "sim/compare/comparison.h"
 
 #include <catch2/catch.hpp>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
-#include "sim/compare/comparison_report.h"
 #include "sim/schedule/text.h"
 #include "tests/support/compared_runs.h"
 #include "tests/support/json.h"

@@ -1,5 +1,5 @@
 // The control beside a table of runs: what it is worth is counted by hand.
-#include "sim/compare/control.h"
+#include "sim/compare/run_summary.h"
 
 #include <catch2/catch.hpp>
 

@@ -11,7 +11,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "sim/compare/comparison_report.h"
+#include "sim/compare/comparison.h"
 #include "sim/engine/fast_engine.h"
 #include "tests/support/compared_runs.h"
 #include "tests/support/json.h"

@@ -7,7 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "sim/program/program.h"
-#include "sim/report/peak_memory.h"
+#include "sim/report/report.h"
 #include "sim/run/simulated_run.h"
 #include "tests/support/prepare.h"
 

@@ -11,11 +11,11 @@
 #include "sim/config/prepare.h"
 #include "sim/cost/estimate_error.h"
 #include "sim/engine/fast_engine.h"
-#include "sim/profile/store.h"
+#include "sim/profile/profile.h"
 #include "sim/program/program.h"
 #include "sim/report/report.h"
 #include "sim/run/describe_run.h"
-#include "sim/run/step_prediction.h"
+#include "sim/run/simulated_run.h"
 #include "tests/support/json.h"
 #include "tests/support/tiny_profile.h"
 

@@ -1,4 +1,4 @@
-#include "sim/cost/back_to_back.h"
+#include "sim/cost/profile_costs.h"
 
 #include <catch2/catch.hpp>
 #include <utility>

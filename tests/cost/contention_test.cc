@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "sim/cost/analytic.h"
-#include "sim/cost/slowest.h"
+#include "sim/cost/clock.h"
 
 namespace pipewright::contention_test {
 namespace {

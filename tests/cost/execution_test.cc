@@ -3,9 +3,8 @@
 #include <cmath>
 #include <map>
 
-#include "sim/cost/block_time.h"
+#include "sim/cost/block_prices.h"
 #include "sim/cost/exchange.h"
-#include "sim/cost/exchange_time.h"
 #include "sim/cost/host_time.h"
 #include "sim/cost/kernel_time.h"
 #include "sim/cost/op_time.h"

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <random>
 
-#include "sim/base/median.h"
+#include "sim/base/statistics.h"
 #include "sim/base/worst.h"
 #include "sim/cost/profile_shape.h"
 

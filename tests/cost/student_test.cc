@@ -1,4 +1,4 @@
-#include "sim/cost/student.h"
+#include "sim/base/statistics.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>

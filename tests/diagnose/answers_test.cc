@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "sim/diagnose/diagnosis_report.h"
+#include "sim/diagnose/diagnosis.h"
 #include "sim/diagnose/read_table.h"
 #include "tests/support/json.h"
 

@@ -15,7 +15,6 @@
 #include "sim/base/error_parts.h"
 #include "sim/base/status.h"
 #include "sim/diagnose/diagnosis.h"
-#include "sim/diagnose/diagnosis_report.h"
 #include "sim/diagnose/kineto_job.h"
 #include "sim/plot/heat_map.h"
 #include "sim/report/svg_parts.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "sim/engine/fast_engine.h"
-#include "sim/engine/timed_engine.h"
+#include "sim/engine/fluid_clock.h"
 #include "tests/support/lowering.h"
 #include "tests/support/random_program.h"
 

@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "sim/engine/fast_engine.h"
-#include "sim/engine/timed_engine.h"
+#include "sim/engine/fluid_clock.h"
 #include "sim/program/dp_classes.h"
 #include "sim/program/program.h"
 #include "sim/trace/trace.h"

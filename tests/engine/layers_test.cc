@@ -12,8 +12,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "sim/engine/fast_engine.h"
+#include "sim/engine/fluid_clock.h"
 #include "sim/engine/simgrid_engine.h"
-#include "sim/engine/timed_engine.h"
 #include "sim/program/dp_classes.h"
 #include "sim/program/network_time.h"
 #include "sim/trace/trace.h"

@@ -1,5 +1,5 @@
 // What runs tell of how far they are.
-#include "sim/base/progress.h"
+#include "sim/engine/engine.h"
 
 #include <catch2/catch.hpp>
 #include <memory>

@@ -1,5 +1,5 @@
 // Streams of bytes cut into frames.
-#include "execute/transport/frame_reader.h"
+#include "execute/transport/socket_peer.h"
 
 #include <catch2/catch.hpp>
 #include <cstdint>

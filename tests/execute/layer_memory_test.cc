@@ -11,7 +11,7 @@
 #include "execute/train/units.h"
 #include "sim/memory/executor_memory.h"
 #include "sim/memory/schedule_memory.h"
-#include "sim/program/gathers_layers.h"
+#include "sim/program/lower.h"
 #include "sim/program/program.h"
 #include "tests/support/lowering.h"
 #include "tests/support/small_training.h"

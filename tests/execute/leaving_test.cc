@@ -21,7 +21,6 @@
 #include "execute/transport/process_group.h"
 #include "execute/transport/socket_job.h"
 #include "sim/base/check.h"
-#include "sim/base/exceptions.h"
 #include "sim/base/file.h"
 #include "sim/base/status.h"
 #include "sim/program/program.h"

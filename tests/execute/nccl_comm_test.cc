@@ -12,7 +12,6 @@
 
 #include "absl/strings/match.h"
 #include "execute/train/model_worker.h"
-#include "execute/transport/nccl_collective.h"
 #include "tests/support/fake_nccl.h"
 #include "tests/support/small_training.h"
 

@@ -7,7 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "execute/run/fixed_worker.h"
-#include "execute/train/training_replay.h"
+#include "execute/train/training.h"
 #include "sim/base/status.h"
 #include "sim/engine/fast_engine.h"
 #include "tests/support/random_program.h"

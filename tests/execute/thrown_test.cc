@@ -16,7 +16,7 @@
 #include "execute/run/fixed_worker.h"
 #include "execute/run/replay.h"
 #include "execute/run/run_threads.h"
-#include "execute/train/copy_engine.h"
+#include "execute/train/work_thread.h"
 #include "sim/program/lower.h"
 #include "sim/program/program.h"
 #include "sim/schedule/registry.h"

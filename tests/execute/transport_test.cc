@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "execute/transport/meetings.h"
+#include "execute/transport/message.h"
 #include "execute/transport/nccl_plan.h"
 #include "execute/transport/socket_peer.h"
 #include "execute/transport/thread_transport.h"

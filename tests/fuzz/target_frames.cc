@@ -6,8 +6,8 @@
 #include <string>
 
 #include "execute/run/party.h"
-#include "execute/transport/frame_reader.h"
 #include "execute/transport/process_group.h"
+#include "execute/transport/socket_peer.h"
 #include "execute/transport/wire.h"
 #include "sim/base/check.h"
 #include "tests/fuzz/targets.h"

@@ -6,7 +6,6 @@
 #include "calibrate/import_kineto.h"
 #include "sim/base/check.h"
 #include "sim/compare/comparison.h"
-#include "sim/compare/comparison_report.h"
 #include "sim/trace/trace_read.h"
 #include "tests/fuzz/targets.h"
 

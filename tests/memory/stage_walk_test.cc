@@ -1,6 +1,6 @@
 // The highest point inside a pass, by hand: operations of invented round
 // sizes, each term of another digit.
-#include "sim/memory/stage_walk.h"
+#include "sim/memory/stage_memory.h"
 
 #include <catch2/catch.hpp>
 #include <vector>

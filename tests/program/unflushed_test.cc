@@ -5,7 +5,7 @@
 
 #include "sim/engine/fast_engine.h"
 #include "sim/engine/simgrid_engine.h"
-#include "sim/memory/weight_versions.h"
+#include "sim/memory/activations.h"
 #include "sim/program/program.h"
 #include "sim/report/report.h"
 #include "sim/schedule/text.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/report/report_tree.h"
+#include "sim/report/report.h"
 #include "tests/support/base_runs.h"
 #include "tests/support/json.h"
 #include "tests/support/run_here.h"

@@ -5,8 +5,8 @@
 
 #include "absl/strings/match.h"
 #include "sim/base/json.h"
-#include "sim/report/cost_html.h"
 #include "sim/report/cost_report.h"
+#include "sim/report/html_sections.h"
 
 namespace pipewright::throughput_test {
 namespace {

@@ -1,7 +1,6 @@
 // What runs share through a RunContext changes none of their numbers, and is
 // shared only where it is the same.
 #include <catch2/catch.hpp>
-#include <map>
 #include <memory>
 #include <new>
 #include <string>
@@ -9,11 +8,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "sim/base/find_or_make.h"
-#include "sim/base/memo.h"
+#include "sim/base/kept.h"
 #include "sim/base/shared_texts.h"
 #include "sim/cost/block_prices.h"
-#include "sim/model/inventory.h"
+#include "sim/model/ops.h"
 #include "sim/report/report.h"
 #include "sim/run/simulated_run.h"
 #include "tests/support/run_binary.h"
@@ -206,14 +204,13 @@ TEST_CASE("shared runs: a user's tables are read once, and prices shared",
 }
 
 TEST_CASE("shared runs: what throws leaves no empty value", "[run]") {
-  std::map<int, std::string> known;
+  Kept<std::string, int> known;
   const auto fails = []() -> std::string { throw std::bad_alloc(); };
-  CHECK_THROWS_AS(FindOrMake(1, fails, &known), std::bad_alloc);
-  CHECK(known.empty());
-  CHECK(FindOrMake(
-            1, [] { return std::string("one"); }, &known) == "one");
+  CHECK_THROWS_AS(known.Get(1, fails), std::bad_alloc);
+  CHECK_THROWS_AS(known.Get(1, fails), std::bad_alloc);
+  CHECK(known.Get(1, [] { return std::string("one"); }) == "one");
   // It is known now.
-  CHECK(FindOrMake(1, fails, &known) == "one");
+  CHECK(known.Get(1, fails) == "one");
 }
 
 TEST_CASE("shared runs: frozen layers have prices of their own", "[run]") {

@@ -8,7 +8,7 @@
 #include <map>
 #include <set>
 
-#include "sim/base/random.h"
+#include "sim/base/statistics.h"
 #include "sim/sequences/lengths.h"
 #include "tests/support/json.h"
 #include "tests/support/oracle.h"

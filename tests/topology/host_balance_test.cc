@@ -1,5 +1,5 @@
 // The mapping that evens out the memory of hosts.
-#include "sim/topology/host_balance.h"
+#include "sim/topology/mapping.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

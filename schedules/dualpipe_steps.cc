@@ -1,4 +1,4 @@
-#include "sim/schedule/dualpipe_steps.h"
+#include "schedules/dualpipe_steps.h"
 
 #include "sim/base/check.h"
 #include "sim/base/fifo.h"
@@ -101,6 +101,30 @@ class Steps {
 void AddDualPipeRank(int rank, const DualPipeRank& shape,
                      ScheduleBuilder& builder) {
   Steps(rank, shape, builder).Run();
+}
+
+namespace {
+
+bool WithoutBlocks(const ScheduleParams& params) {
+  const auto pair = params.own.find("pair");
+  return pair != params.own.end() && pair->second == "dependencies";
+}
+
+}  // namespace
+
+bool IsDualPipeBalanced(const ScheduleParams& params) {
+  const PlanCosts& costs = params.costs;
+  return costs.hop == 0 && costs.pair_factor == 1 &&
+         costs.forward == costs.backward_input &&
+         (WithoutBlocks(params) ? costs.backward_weight == costs.forward
+                                : costs.backward_weight <= costs.forward);
+}
+
+double DualPipeGap(const ScheduleParams& params) {
+  const PlanCosts& costs = params.costs;
+  return WithoutBlocks(params)
+             ? costs.forward
+             : costs.work() + costs.backward_input - 2 * costs.backward_weight;
 }
 
 }  // namespace pipewright

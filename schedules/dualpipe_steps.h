@@ -1,8 +1,9 @@
-// The eight steps that DualPipe and DualPipeV share. Source: deepseek-ai/
-// DualPipe 3da1bbe, step().
+// Shared by DualPipe and DualPipeV: the eight steps of a rank, and the bubbles
+// that they leave. Source of the steps: deepseek-ai/DualPipe 3da1bbe, step().
 #pragma once
 
 #include "sim/schedule/builder.h"
+#include "sim/schedule/params.h"
 
 namespace pipewright {
 
@@ -23,5 +24,14 @@ struct DualPipeRank {
 // Appends the order of `rank`: F, BW, split B and W, and joint (F&BW).
 void AddDualPipeRank(int rank, const DualPipeRank& shape,
                      ScheduleBuilder& builder);
+
+// The bubbles of both: a gap that each step of the fill leaves, and its source.
+
+// F = B >= W, no hops, pairs that take as long as their passes; without blocks
+// (pair=dependencies) F = B = W.
+bool IsDualPipeBalanced(const ScheduleParams& params);
+
+// F&BW + BW - 3W, in the unit of the costs; F without blocks.
+double DualPipeGap(const ScheduleParams& params);
 
 }  // namespace pipewright

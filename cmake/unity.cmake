@@ -14,7 +14,7 @@ set(PIPEWRIGHT_UNITY_BYTES 150000)
 # What words, draws or compares a result. It runs once a command, and takes 20 to
 # 40 % less to compile at -O1.
 set(PIPEWRIGHT_LIGHT "sim/(report|reproduce|plot|explain|diagnose|compare)/\
-|sim/config/(.*_(help|text|texts|reference)|idle_.*|flags|check_texts)\\.cc$")
+|execute/report/|sim/config/(.*_(help|text|texts|reference)|idle_.*|flags|check_texts)\\.cc$")
 
 # What can corrupt memory: readers of files from outside, and what works on arrays
 # by index. The sanitized tests of `ci` compile these files with sanitizers.

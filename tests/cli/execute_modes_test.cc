@@ -6,8 +6,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
+#include "execute/report/run_to_train.h"
 #include "sim/base/file.h"
-#include "sim/cli/execute_predict.h"
 #include "sim/config/prepare.h"
 #include "tests/support/json.h"
 #include "tests/support/run_binary.h"
@@ -62,7 +62,7 @@ TEST_CASE("cli: execute assumes pass times on the paced clock alone",
   REQUIRE(config.ok());
   for (const ClockKind clock :
        {ClockKind::kVirtual, ClockKind::kPaced, ClockKind::kReal}) {
-    const auto run = Prepare(WithoutUnexecuted(*config, {.clock = clock}));
+    const auto run = Prepare(WithoutUnexecuted(*config, clock));
     REQUIRE(run.ok());
     CHECK(AssumesTimes(run->warnings) == (clock == ClockKind::kPaced));
   }

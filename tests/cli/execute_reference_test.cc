@@ -6,8 +6,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "execute/report/execute_report.h"
 #include "sim/base/status.h"
-#include "sim/cli/execute_report.h"
 #include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 
@@ -100,11 +100,11 @@ TEST_CASE("cli: a reference that differs is exit code 1", "[cli][execute]") {
   check.tolerance = 1e-4;
   check.gradient_error = 1e-5;
   check.worst_gradient = "layer 3 qkv of stage 1";
-  report.reference = check;
+  report.trained.reference = check;
   CHECK(VerdictOf(report).ok());
   CHECK(absl::StartsWith(ReferenceInWords(check), "agree with the float64"));
   check.gradient_error = 1e-2;
-  report.reference = check;
+  report.trained.reference = check;
   CHECK(ExitCode(VerdictOf(report)) == 1);
   CHECK(absl::StrContains(VerdictOf(report).message(), "float64 reference"));
   CHECK(absl::StrContains(ReferenceInWords(check),
@@ -112,11 +112,11 @@ TEST_CASE("cli: a reference that differs is exit code 1", "[cli][execute]") {
   CHECK(absl::StrContains(ReferenceInWords(check), check.worst_gradient));
   check.gradient_error = 0;
   check.weight_error = 0.1;
-  report.reference = check;
+  report.trained.reference = check;
   CHECK(ExitCode(VerdictOf(report)) == 1);
   check.weight_error = 0;
   check.loss = 4.1;
-  report.reference = check;
+  report.trained.reference = check;
   CHECK(ExitCode(VerdictOf(report)) == 1);
 }
 

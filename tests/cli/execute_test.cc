@@ -353,7 +353,8 @@ TEST_CASE("cli: compare takes the traces of simulate and of execute",
     CHECK(rank["peak_activations"]["simulated"] ==
           rank["peak_activations"]["measured"]);
   }
-  // Of the model by its formulas, and of what the executor has allocated.
+  // Two counters: the model by its formulas, and what the executor has
+  // allocated.
   const auto peaks = Json::parse(ReadFile(report).value())["peak_memory_bytes"];
   REQUIRE(peaks.size() == 4);
   // They are two different things, so they are no pair.
@@ -369,7 +370,7 @@ TEST_CASE("cli: compare takes the traces of simulate and of execute",
   }
   // The last rank holds one microbatch, the first as many as there are ranks.
   CHECK(measured_bytes[0] != measured_bytes[1]);
-  // Of the differences, what is left of the step is nothing.
+  // Nothing of the step is left besides the differences.
   double together = 0;
   for (const auto& difference : json["differences"]) {
     together += difference["seconds"].get<double>();

@@ -9,10 +9,11 @@
 #include "execute/train/training.h"
 #include "kernels/kernels.h"
 #include "sim/base/memory_claim.h"
-#include "sim/cli/execute_report.h"
 #include "sim/config/prepare.h"
 
 namespace pipewright {
+
+struct ExecuteReport;
 
 // The memory of the run, and of each of its classes, becomes that of the
 // executor on a "cpu" or a "cuda" device. With lengths it is that of the
@@ -22,26 +23,22 @@ void TakeExecutorMemory(const std::string& device, PreparedRun* run);
 // MemoryVerdict of the class that needs most.
 absl::Status ExecutorMemoryVerdict(const PreparedRun& run);
 
-// Which ranks this process runs.
-struct OwnRanks {
-  std::vector<int> ranks;  // one after the other, of replica 0; empty: all
-  int process = -1;        // alone, replica * pp + rank; -1: all of them
-};
-
-// What they take of this machine, and on a GPU of its memory, in the parts of
-// the run (RunPart). `run` has the memory of the executor.
+// Claims of this process on this machine, and on the memory of its GPU, in the
+// parts of the run (RunPart). `run` has the memory of the executor. `replayed`:
+// the ranks that run one after the other, of replica 0; empty: all. `process`:
+// runs one rank alone, replica * pp + rank; -1: all of them.
 absl::StatusOr<std::vector<MemoryClaim>> ClaimsOf(
     const PreparedRun& run, const Program& program, const ExecutedModel& model,
     const PwKernels* kernels, const TrainingOptions& training,
-    const OwnRanks& own);
+    const std::vector<int>& replayed, int process);
 
-// kResourceExhausted where there is too little for all processes together, with
+// kResourceExhausted if there is too little for all processes together, with
 // what to change. `ranks`: of one process. *needed_bytes: of this machine.
 absl::Status RunMemoryVerdict(const std::vector<MemoryNeed>& needs, int ranks,
                               double* needed_bytes);
 
-// What each rank will need, whichever class needs most there; nothing without
-// a model.
+// Predicts what each rank will need, whichever class needs most there; nothing
+// without a model.
 void PredictMemory(const PreparedRun& run, ExecuteReport* report);
 
 }  // namespace pipewright

@@ -13,7 +13,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "calibrate/device.h"
-#include "execute/report/execute_memory.h"
 #include "execute/report/row_file.h"
 #include "execute/report/run_to_train.h"
 #include "execute/run/fixed_worker.h"
@@ -123,7 +122,8 @@ class ExecuteRunner {
   // Why the run has no float64 reference; "" if it has one.
   std::string WhyNoReference() const;
   // The options that make it another run. Not among them: how it is checked and
-  // watched, and the times that it is predicted from.
+  // watched, the times that it is predicted from, and paths of files: on
+  // another machine the folder may be another one.
   std::string OptionsText() const;
   // All that must be the same on all processes.
   std::string SameOnAll() const;
@@ -292,7 +292,6 @@ absl::Status ExecuteRunner::PrepareTraining() {
   return absl::OkStatus();
 }
 
-// Leaves out paths of files: on another machine the folder may be another one.
 std::string ExecuteRunner::OptionsText() const {
   RunConfig sizes = run_.config;
   sizes.schedule.file.reset();
@@ -470,8 +469,7 @@ absl::Status CheckOptions(const ExecuteRequest& request) {
   if (request.device != "cpu" && request.device != "cuda") {
     return UnknownName("--device", request.device, {"cpu", "cuda"});
   }
-  // Not while flags are read, so that one of several processes says
-  // it for all.
+  // Not while flags are read, so that one process says it for all.
   if (!(request.timeout_s > 0 && request.timeout_s <= kMostTimeout_s)) {
     return BadValue("--timeout", absl::StrCat(request.timeout_s),
                     "a number above 0 and at most 1e6 s");

@@ -19,19 +19,6 @@
 namespace pipewright {
 namespace {
 
-std::string LayersOf(const StageLayout& layout) {
-  std::vector<int64_t> layers;
-  for (const std::vector<StageBlock>& blocks : layout.stages) {
-    int64_t& count = layers.emplace_back();
-    for (const StageBlock& block : blocks) {
-      const bool is_end =
-          block.kind == BlockKind::kEmbedding || block.kind == BlockKind::kHead;
-      if (!is_end) count += block.count;
-    }
-  }
-  return absl::StrJoin(layers, " ");
-}
-
 // 0 without passes that take time.
 double ShortestPass(const PreparedRun& run) {
   const Schedule& schedule = *run.schedule.lowered;
@@ -88,7 +75,12 @@ absl::Status RowFile::Open(const ExecuteRequest& request,
   row_.microbatch_size = static_cast<int>(training.microbatch_size);
   row_.sequence = static_cast<int>(training.sequence);
   row_.slices = schedule.slices;
-  row_.layers = LayersOf(run.prepared_model->layout);
+  const StageLayout& layout = run.prepared_model->layout;
+  std::vector<int64_t> layers;
+  for (size_t stage = 0; stage < layout.stages.size(); ++stage) {
+    layers.push_back(layout.LayersOf(static_cast<int>(stage)));
+  }
+  row_.layers = absl::StrJoin(layers, " ");
   row_.steps = request.steps;
   row_.clock = request.clock;
   row_.options = Digest(options);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <numeric>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -100,35 +99,18 @@ absl::Status CheckLayers(const PreparedRun& run, const Program& program,
   return absl::OkStatus();
 }
 
-// [microbatch of an iteration, replica after replica]: the lengths of its
-// samples.
-std::vector<std::vector<int64_t>> LengthsOf(
-    const PreparedSequences& sequences) {
-  std::vector<std::vector<int64_t>> lengths;
-  for (const Parts& microbatches : sequences.packing) {
-    for (const std::vector<int>& samples : microbatches) {
-      std::vector<int64_t>& own = lengths.emplace_back();
-      for (const int sample : samples) {
-        own.push_back(sequences.request.lengths[sample]);
-      }
-    }
-  }
-  return lengths;
-}
-
-// What packers have dealt out, instead of sequences of one length. Error: a
-// sample longer than a model with learned positions has of them.
-absl::Status TakeLengths(const PreparedSequences& sequences,
-                         ExecutedModel* model) {
-  model->lengths = LengthsOf(sequences);
+// Error: a sample longer than a model with learned positions has of them.
+absl::Status TakeSamples(DealtSamples samples, ExecutedModel* model) {
+  model->lengths = std::move(samples.lengths);
   model->batch = 1;
-  model->sequence = MostTokens(sequences);
-  const int64_t longest = LongestSample(sequences);
+  model->sequence = samples.most_tokens;
   // Rotary positions go on as far as a sample does.
   const bool learned = model->shape.style == PW_GPT;
-  if (!learned || longest <= model->shape.sequence) return absl::OkStatus();
+  if (!learned || samples.longest <= model->shape.sequence) {
+    return absl::OkStatus();
+  }
   return BadValue("strategy.sequence", absl::StrCat(model->shape.sequence),
-                  absl::StrCat("at least ", longest,
+                  absl::StrCat("at least ", samples.longest,
                                ", the longest sample, as positions are learned "
                                "for so many tokens"));
 }
@@ -386,21 +368,21 @@ void WarnOfIdle(const PreparedRun& run, const ExecuteRequest& request,
   }
 }
 
-int64_t MostTokens(const PreparedSequences& sequences) {
-  int64_t most = 0;
-  for (const std::vector<int64_t>& samples : LengthsOf(sequences)) {
-    most = std::max(
-        most, std::accumulate(samples.begin(), samples.end(), int64_t{0}));
+DealtSamples DealtSamplesOf(const PreparedSequences& sequences) {
+  DealtSamples dealt;
+  for (const Parts& microbatches : sequences.packing) {
+    for (const std::vector<int>& samples : microbatches) {
+      std::vector<int64_t>& own = dealt.lengths.emplace_back();
+      int64_t tokens = 0;
+      for (const int sample : samples) {
+        own.push_back(sequences.request.lengths[sample]);
+        tokens += own.back();
+        dealt.longest = std::max(dealt.longest, own.back());
+      }
+      dealt.most_tokens = std::max(dealt.most_tokens, tokens);
+    }
   }
-  return most;
-}
-
-int64_t LongestSample(const PreparedSequences& sequences) {
-  int64_t longest = 0;
-  for (const std::vector<int64_t>& samples : LengthsOf(sequences)) {
-    for (const int64_t length : samples) longest = std::max(longest, length);
-  }
-  return longest;
+  return dealt;
 }
 
 absl::StatusOr<ExecutedModel> ModelToTrain(const PreparedRun& run, PwType type,
@@ -454,7 +436,9 @@ absl::StatusOr<ExecutedModel> ModelToTrain(const PreparedRun& run, PwType type,
   for (const std::vector<StageBlock>& blocks : prepared.layout.stages) {
     model.stages.push_back(StageParts(blocks));
   }
-  if (run.sequences) PW_RETURN_IF_ERROR(TakeLengths(*run.sequences, &model));
+  if (run.sequences) {
+    PW_RETURN_IF_ERROR(TakeSamples(DealtSamplesOf(*run.sequences), &model));
+  }
   const bool layered = !run.lower.layers.stages.empty() &&
                        TraitsOf(run.lower.data_parallel).shards_weights &&
                        run.lower.replicas > 1;

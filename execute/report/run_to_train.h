@@ -1,6 +1,6 @@
-// What `pipewright execute` takes from the configuration: run and model, and
-// the refusal of what the executor cannot run or only a prediction would
-// follow.
+// What `pipewright execute` takes from the configuration: run, model and memory
+// of all classes of replicas, and the refusal of what the executor cannot run
+// or only a prediction would follow.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "execute/run/clock.h"
-#include "execute/train/executed_model.h"
+#include "execute/train/training.h"
+#include "sim/base/memory_claim.h"
 #include "sim/config/prepare.h"
 
 namespace pipewright {
 
+struct ExecuteReport;
 struct ExecuteRequest;
-struct Program;
 
 // `read` without the defaults of a prediction that do not hold for this clock:
 // passes and copies that slow each other down, and passes of 1 s if nobody has
@@ -48,15 +48,45 @@ absl::Status CheckReplicas(const PreparedRun& run, const Program& program,
 void WarnOfIdle(const PreparedRun& run, const ExecuteRequest& request,
                 std::vector<std::string>* warnings);
 
-// Tokens of the longest microbatch, and of the longest sample, that packers
-// have dealt out.
-int64_t MostTokens(const PreparedSequences& sequences);
-int64_t LongestSample(const PreparedSequences& sequences);
+// The samples that packers have dealt out, instead of sequences of one length.
+struct DealtSamples {
+  // [microbatch of an iteration, replica after replica]: lengths of samples.
+  std::vector<std::vector<int64_t>> lengths;
+  int64_t most_tokens = 0;  // of a microbatch
+  int64_t longest = 0;      // sample
+};
+DealtSamples DealtSamplesOf(const PreparedSequences& sequences);
 
 // Adds to *warnings what is trained in another way than the model says. Error:
 // kInvalidArgument for a model that the executor cannot train.
 absl::StatusOr<ExecutedModel> ModelToTrain(const PreparedRun& run, PwType type,
                                            uint64_t seed,
                                            std::vector<std::string>* warnings);
+
+// The memory of the run, and of each of its classes, becomes that of the
+// executor on a "cpu" or a "cuda" device. With lengths it is that of the
+// microbatches that were dealt out, not of microbatch_size and sequence.
+void TakeExecutorMemory(const std::string& device, PreparedRun* run);
+
+// MemoryVerdict of the class that needs most.
+absl::Status ExecutorMemoryVerdict(const PreparedRun& run);
+
+// Claims of this process on this machine, and on the memory of its GPU, in the
+// parts of the run (RunPart). `run` has the memory of the executor. `replayed`:
+// the ranks that run one after the other, of replica 0; empty: all. `process`:
+// runs one rank alone, replica * pp + rank; -1: all of them.
+absl::StatusOr<std::vector<MemoryClaim>> ClaimsOf(
+    const PreparedRun& run, const Program& program, const ExecutedModel& model,
+    const PwKernels* kernels, const TrainingOptions& training,
+    const std::vector<int>& replayed, int process);
+
+// kResourceExhausted if there is too little for all processes together, with
+// what to change. `ranks`: of one process. *needed_bytes: of this machine.
+absl::Status RunMemoryVerdict(const std::vector<MemoryNeed>& needs, int ranks,
+                              double* needed_bytes);
+
+// Predicts what each rank will need, whichever class needs most there; nothing
+// without a model.
+void PredictMemory(const PreparedRun& run, ExecuteReport* report);
 
 }  // namespace pipewright

@@ -59,27 +59,55 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> JoinByFile(
                           .listen = options.listen});
 }
 
+// An option with a value; `type` stands for it in --help.
+template <typename Value>
+CLI::Option* AddValue(CLI::App* verb, const char* flag, Value* value,
+                      const char* type, const char* help) {
+  return verb->add_option(flag, *value, help)->type_name(type);
+}
+
 void AddJobOptions(CLI::App* verb, JobOptions* options) {
-  verb->add_option("--transport", options->transport,
-                   "threads; mpi (under mpirun); sockets (--bootstrap); nccl: "
-                   "data between GPUs, one process each (default: as the "
-                   "process was started)")
-      ->type_name("NAME");
-  verb->add_option("--bootstrap", options->bootstrap,
-                   "processes find each other through this file instead of "
-                   "mpirun; all of them must see it")
-      ->type_name("file:PATH");
+  AddValue(verb, "--transport", &options->transport, "NAME",
+           "threads; mpi (under mpirun); sockets (--bootstrap); nccl: data "
+           "between GPUs, one process each (default: as the process was "
+           "started)");
+  AddValue(verb, "--bootstrap", &options->bootstrap, "file:PATH",
+           "processes find each other through this file instead of mpirun; all "
+           "of them must see it");
   AddInteger(verb, "--rank", &options->rank, 0, kMostRanks - 1,
              "with --bootstrap: number of this process, dp_rank * pp + rank")
       ->type_name("R");
   AddInteger(verb, "--ranks", &options->ranks, 1, kMostRanks,
              "with --bootstrap: number of processes")
       ->type_name("P");
-  verb->add_option("--listen", options->listen,
-                   "with --bootstrap: network interface, or its IPv4 address, "
-                   "at which other machines reach this process (default: "
-                   "this machine only)")
-      ->type_name("INTERFACE");
+  AddValue(verb, "--listen", &options->listen, "INTERFACE",
+           "with --bootstrap: network interface, or its IPv4 address, at which "
+           "other machines reach this process (default: this machine only)");
+}
+
+// Refuses options that do not go with the transport `name`.
+absl::Status CheckTransport(const std::string& name, bool by_file, bool mpi,
+                            const std::string& device) {
+  const bool nccl = name == kNcclTransport;
+  const struct {
+    bool refused;
+    std::string value;
+    const char* allowed;
+  } rows[] = {
+      {name == kThreadsTransport && by_file, "threads with --bootstrap",
+       "sockets or nccl"},
+      {name == kMpiTransport && by_file, "mpi with --bootstrap",
+       "mpi under mpirun; sockets or nccl with --bootstrap"},
+      {name == kSocketsTransport && !by_file, "sockets without --bootstrap",
+       "--bootstrap file:PATH --rank R --ranks P"},
+      {nccl && device != "cuda", absl::StrCat("nccl with --device ", device),
+       "nccl with --device cuda"},
+      {nccl && !by_file && !mpi, "nccl in one process",
+       "mpirun -n P, or --bootstrap file:PATH --rank R --ranks P"}};
+  for (const auto& [refused, value, allowed] : rows) {
+    if (refused) return BadValue("--transport", value, allowed);
+  }
+  return absl::OkStatus();
 }
 
 // Errors: kInvalidArgument for options that do not go together; kUnavailable
@@ -88,49 +116,27 @@ absl::StatusOr<ProcessJob> JoinJob(const JobOptions& options,
                                    const ExecuteRequest& request) {
   const bool by_file = !options.bootstrap.empty();
   const bool mpi = ProcessGroup::Started() && !by_file;
-  std::string name = options.transport;
-  if (name.empty()) {
-    name = by_file ? kSocketsTransport
-           : mpi   ? kMpiTransport
-                   : kThreadsTransport;
+  ProcessJob joined = {.name = options.transport};
+  if (joined.name.empty()) {
+    joined.name = by_file ? kSocketsTransport
+                  : mpi   ? kMpiTransport
+                          : kThreadsTransport;
   }
   const std::vector<std::string> known = TransportNames();
-  if (std::find(known.begin(), known.end(), name) == known.end()) {
-    return UnknownName("--transport", name, known);
+  if (std::find(known.begin(), known.end(), joined.name) == known.end()) {
+    return UnknownName("--transport", joined.name, known);
   }
   if (!by_file &&
       (options.rank >= 0 || options.ranks >= 0 || !options.listen.empty())) {
     return BadValue("--rank, --ranks, --listen", "given",
                     "together with --bootstrap file:PATH only");
   }
-  ProcessJob joined = {.name = name};
+  PW_RETURN_IF_ERROR(CheckTransport(joined.name, by_file, mpi, request.device));
+  if (joined.name == kThreadsTransport) return joined;
   // Whatever else is wrong is said by one process, once all have come.
   if (CheckOptions(request).ok()) joined.timeout_s = request.timeout_s;
-  if (name == kThreadsTransport) {
-    if (!by_file) return joined;
-    return BadValue("--transport", "threads with --bootstrap",
-                    "sockets or nccl");
-  }
-  if (name == kMpiTransport && by_file) {
-    return BadValue("--transport", "mpi with --bootstrap",
-                    "mpi under mpirun; sockets or nccl with --bootstrap");
-  }
-  if (name == kSocketsTransport && !by_file) {
-    return BadValue("--transport", "sockets without --bootstrap",
-                    "--bootstrap file:PATH --rank R --ranks P");
-  }
-  if (name == kNcclTransport) {
-    if (request.device != "cuda") {
-      return BadValue("--transport",
-                      absl::StrCat("nccl with --device ", request.device),
-                      "nccl with --device cuda");
-    }
-    if (!by_file && !mpi) {
-      return BadValue("--transport", "nccl in one process",
-                      "mpirun -n P, or --bootstrap file:PATH --rank R "
-                      "--ranks P");
-    }
-    // Before anything is done on a device.
+  // Before anything is done on a device.
+  if (joined.name == kNcclTransport) {
     PW_ASSIGN_OR_RETURN(joined.nccl, LoadNccl());
   }
   PW_ASSIGN_OR_RETURN(joined.job, by_file
@@ -257,15 +263,12 @@ void AddExecute(CLI::App* app, Action* action) {
   auto execute = std::make_shared<Execute>();
   ExecuteRequest* const request = &execute->request;
   execute->config.AddTo(verb, ConfigOptions::File::kPositional);
-  verb->add_option("--device", request->device,
-                   "device that computes: cpu, cuda")
-      ->type_name("NAME")
+  AddValue(verb, "--device", &request->device, "NAME",
+           "device that computes: cpu, cuda")
       ->capture_default_str();
-  verb->add_option("--clock", request->clock,
-                   "virtual: CPU time of the passes, any number of ranks; "
-                   "paced: the given pass times in wall time, no kernels; "
-                   "real: wall time")
-      ->type_name("NAME")
+  AddValue(verb, "--clock", &request->clock, "NAME",
+           "virtual: CPU time of the passes, any number of ranks; paced: the "
+           "given pass times in wall time, no kernels; real: wall time")
       ->capture_default_str();
   AddInteger(verb, "--steps", &request->steps, 1, kMostSteps,
              "training steps; of more than 3, the first and the last are "
@@ -277,15 +280,12 @@ void AddExecute(CLI::App* app, Action* action) {
              "seed of initial weights and tokens")
       ->type_name("N")
       ->capture_default_str();
-  verb->add_option("--timeout", request->timeout_s,
-                   "seconds that a rank waits before it asks the others")
-      ->type_name("SECONDS")
+  AddValue(verb, "--timeout", &request->timeout_s, "SECONDS",
+           "seconds that a rank waits before it asks the others")
       ->capture_default_str();
-  verb->add_option(
-          "--replay-rank", request->replay_rank,
-          "run this rank alone, or all ranks one after the other; messages of "
-          "other ranks arrive when a composed timeline says so")
-      ->type_name("RANK|all");
+  AddValue(verb, "--replay-rank", &request->replay_rank, "RANK|all",
+           "run this rank alone, or all ranks one after the other; messages of "
+           "other ranks arrive when a composed timeline says so");
   verb->add_flag("--one-at-a-time", request->one_at_a_time,
                  "one rank computes at a time, as on a GPU that all share");
   verb->add_flag("--green-contexts", request->green_contexts,

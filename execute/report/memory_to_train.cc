@@ -1,5 +1,4 @@
-#include "execute/report/execute_memory.h"
-
+// Memory of what `pipewright execute` runs, of all classes of replicas.
 #include <algorithm>
 #include <cstddef>
 #include <memory>
@@ -47,11 +46,12 @@ void TakeMemoryOfClass(const std::string& device, PreparedRun* run) {
   const TrainingSpec given = training;
   ExecutorSpec spec;
   if (run->sequences) {
-    // As TakeLengths has it.
+    // As ModelToTrain has it.
+    const DealtSamples samples = DealtSamplesOf(*run->sequences);
     spec.positions = training.sequence;
-    spec.longest_sample = LongestSample(*run->sequences);
+    spec.longest_sample = samples.longest;
     training.microbatch_size = 1;
-    training.sequence = MostTokens(*run->sequences);
+    training.sequence = samples.most_tokens;
   }
   const Schedule& schedule = *run->schedule.lowered;
   spec.gpu = device == "cuda";

@@ -31,7 +31,8 @@ compile_folders_together(pipewright_sanitized)
 # The objects that are linked beside them: those of everything else.
 set(PIPEWRIGHT_REST)
 foreach(part pipewright_sim pipewright_calibrate pipewright_execute
-    pipewright_transport pipewright_proto pipewright_cli)
+    pipewright_execute_report pipewright_transport pipewright_proto
+    pipewright_cli)
   list(APPEND PIPEWRIGHT_REST
     $<FILTER:$<TARGET_OBJECTS:${part}>,EXCLUDE,/unity_EXPOSED_>)
 endforeach()

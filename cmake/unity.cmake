@@ -15,7 +15,7 @@ set(PIPEWRIGHT_UNITY_BYTES 150000)
 # waits for kernels that it times. It runs once a command, and takes 20 to 40 %
 # less to compile at -O1.
 set(PIPEWRIGHT_LIGHT "(calibrate|sim/(report|reproduce|plot|explain|diagnose|compare|profile))/\
-|sim/foreign/|sim/search/memory_advice\\.cc$\
+|execute/report/|sim/foreign/|sim/search/memory_advice\\.cc$\
 |sim/config/(.*_(text|texts|reference)|idle_.*|flags|check_texts)\\.cc$")
 
 # What can corrupt memory: readers of files from outside, and what works on arrays

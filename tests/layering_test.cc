@@ -56,7 +56,8 @@ const std::vector<Row>& Rows() {
     }
     // Modules that the command line loads.
     rows.back().second.insert({"kernels", "calibrate", "execute/transport",
-                               "execute/run", "execute/train"});
+                               "execute/run", "execute/train",
+                               "execute/report"});
     const std::set<std::string> run = {
         "kernels",    "execute/transport", "sim/base",    "sim/schedule",
         "sim/replay", "sim/model",         "sim/profile", "sim/cost",
@@ -64,6 +65,9 @@ const std::vector<Row>& Rows() {
         "sim/trace",  "sim/engine"};
     std::set<std::string> train = run;
     train.insert("execute/run");
+    std::set<std::string> report = train;
+    report.insert({"calibrate", "execute/train", "sim/sequences", "sim/report",
+                   "sim/compare", "sim/config", "sim/run", "sim/explain"});
     const std::vector<Row> apart = {
         {"schedules", {"sim/base", "sim/schedule", "sim/replay"}},
         {"topologies", {"sim/base", "sim/topology"}},
@@ -75,6 +79,7 @@ const std::vector<Row>& Rows() {
           "sim/profile", "sim/program", "sim/trace"}},
         {"execute/run", run},
         {"execute/train", train},
+        {"execute/report", report},
     };
     rows.insert(rows.end(), apart.begin(), apart.end());
     return rows;
@@ -131,7 +136,7 @@ const std::set<std::pair<std::string, std::string>>& Exceptions() {
 const std::set<std::string>& SeeProgram() {
   static const std::set<std::string> headers = {
       "execute/run/rank_run.h",       "execute/train/model_worker.h",
-      "sim/cli/execute_verb.h",       "sim/engine/event_run.h",
+      "sim/engine/event_run.h",
       "sim/engine/fast_run.h",        "sim/engine/parted_events.h",
       "sim/engine/trace_writer.h",    "sim/program/collective_phases.h",
       "sim/program/compute_stream.h", "sim/program/cursor.h",
@@ -411,6 +416,9 @@ TEST_CASE("layering: the check finds what is wrong", "[layering]") {
   CHECK(bad("execute/transport/a.cc", "#include \"execute/run/worker.h\"\n"));
   CHECK(bad("execute/transport/a.cc", "#include \"calibrate/session.h\"\n"));
   CHECK(bad("execute/run/a.cc", "#include \"execute/train/stage.h\"\n"));
+  CHECK(bad("execute/train/a.cc", "#include \"execute/report/row_file.h\"\n"));
+  CHECK(bad("execute/report/a.cc", "#include \"sim/cli/common.h\"\n"));
+  CHECK(bad("sim/run/a.cc", "#include \"execute/report/row_file.h\"\n"));
   CHECK(bad("calibrate/a.cc", "#include \"execute/run/clock.h\"\n"));
   CHECK(bad("sim/profile/a.cc", "#include \"sim/cost/pass_costs.h\"\n"));
   CHECK(bad("sim/engine/a.cc", "#include \"execute/run/worker.h\"\n"));
@@ -454,6 +462,8 @@ TEST_CASE("layering: the check leaves alone what is right", "[layering]") {
   CHECK(good("kernels/cpu/a.cc", "#include \"kernels/kernels.h\"\n"));
   CHECK(good("execute/run/a.cc", "#include \"sim/engine/engine.h\"\n"));
   CHECK(good("execute/train/a.cc", "#include \"execute/run/worker.h\"\n"));
+  CHECK(good("execute/report/a.cc", "#include \"sim/report/report.h\"\n"));
+  CHECK(good("sim/cli/a.cc", "#include \"execute/report/row_file.h\"\n"));
   CHECK(good("calibrate/a.h", "#include \"execute/transport/wire.h\"\n"));
   CHECK(good("sim/cost/a.h", "#include \"sim/profile/profile.h\"\n"));
   CHECK(good("sim/cost/a.h", "#include \"sim/schedule/pass.h\"\n"));

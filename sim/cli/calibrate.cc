@@ -34,7 +34,7 @@ namespace {
 // What a shell gives for a program that SIGINT has ended.
 constexpr int kInterruptedTwice = 130;
 // The product of sizes and degrees of one shape stays below 2^63.
-constexpr int64_t kMostSamples = int64_t{1} << 18;
+constexpr int64_t kMostMicrobatchSize = int64_t{1} << 18;
 constexpr int64_t kMostSequence = int64_t{1} << 23;
 constexpr int64_t kMostDevices = int64_t{1} << 20;
 
@@ -53,7 +53,7 @@ class Calibration {
                  FileFormat::kTextProto);
     verb->add_option("--microbatch-sizes", options_.grid.microbatch_sizes,
                      "microbatch sizes (default: 1,2,4)")
-        ->check(IntegerCheck("--microbatch-sizes", 1, kMostSamples))
+        ->check(IntegerCheck("--microbatch-sizes", 1, kMostMicrobatchSize))
         ->delimiter(',')
         ->type_name("N,...");
     verb->add_option("--sequences", options_.grid.sequences,
@@ -153,7 +153,7 @@ absl::Status Calibration::Prepare() {
     int64_t size = 0;
     int64_t slices = 0;
     if (parts.size() != 2 || !absl::SimpleAtoi(parts[0], &size) ||
-        !absl::SimpleAtoi(parts[1], &slices) || size > kMostSamples ||
+        !absl::SimpleAtoi(parts[1], &slices) || size > kMostMicrobatchSize ||
         slices > kMostSequence) {
       return BadValue("--sliced", text,
                       "BATCH:SLICES, such as 16:8, several with commas");

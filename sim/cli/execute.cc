@@ -1,32 +1,24 @@
-#include <cstdio>
+// The verb execute: its options, how its ranks come together, and what it
+// prints and writes. The run is execute/report/execute_run.h.
+#include <algorithm>
 #include <cstdlib>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "execute/run/run_processes.h"
-#include "execute/train/training.h"
-#include "sim/base/error_parts.h"
+#include "absl/strings/strip.h"
+#include "execute/report/execute_run.h"
+#include "execute/transport/nccl_transport.h"
+#include "execute/transport/socket_job.h"
+#include "sim/base/exceptions.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
-#include "sim/cli/execute_html.h"
-#include "sim/cli/execute_job.h"
-#include "sim/cli/execute_memory.h"
-#include "sim/cli/execute_model.h"
-#include "sim/cli/execute_predict.h"
-#include "sim/cli/execute_replicas.h"
-#include "sim/cli/execute_report.h"
-#include "sim/cli/execute_verb.h"
-#include "sim/cli/idle_flags.h"
 #include "sim/cli/verbs.h"
-#include "sim/config/offload_turns.h"
-#include "sim/config/prepare.h"
-#include "sim/engine/simgrid_engine.h"
-#include "sim/program/program.h"
+#include "sim/profile/profile.h"
 #include "sim/report/svg.h"
 #include "sim/trace/export.h"
 
@@ -34,96 +26,152 @@ namespace pipewright {
 namespace {
 
 constexpr int kMostSteps = 1000;
-// What process 0 tells the others of --row.
-constexpr char kIsThere[] = "is in the table";
-constexpr char kDiffers[] = "is in the table, and differs";
-// 11 days; a date so far away is still one that the system knows.
-constexpr double kMostTimeout_s = 1e6;
+// No process has more sockets than that.
+constexpr int kMostRanks = 1 << 16;
 
-std::vector<double> StepTimes(const RunSummary& summary) {
-  std::vector<double> steps;
-  double before_s = 0;
-  for (const double end_s : summary.iteration_end_s) {
-    steps.push_back(end_s - before_s);
-    before_s = end_s;
+// How the ranks come together: threads of this process, or processes that
+// mpirun or the user has started.
+struct JobOptions {
+  std::string transport;  // "": as the process was started
+  std::string bootstrap;  // "": by MPI
+  int rank = -1;
+  int ranks = -1;
+  std::string listen;  // "": for this machine only
+};
+
+absl::StatusOr<std::unique_ptr<ProcessGroup>> JoinByFile(
+    const JobOptions& options, double timeout_s) {
+  absl::string_view path = options.bootstrap;
+  if (!absl::ConsumePrefix(&path, "file:") || path.empty()) {
+    return BadValue("--bootstrap", options.bootstrap, "file:PATH");
   }
-  return steps;
+  if (options.ranks < 1) {
+    return BadValue("--ranks", absl::StrCat(options.ranks), "1 or more");
+  }
+  if (options.rank < 0 || options.rank >= options.ranks) {
+    return BadValue("--rank", absl::StrCat(options.rank),
+                    absl::StrCat("0 to ", options.ranks - 1));
+  }
+  return CreateSocketJob({.path = std::string(path),
+                          .process = options.rank,
+                          .processes = options.ranks,
+                          .timeout_s = timeout_s,
+                          .listen = options.listen});
 }
 
-}  // namespace
-
-absl::StatusOr<ClockKind> Execute::Clock() const {
-  if (clock == "virtual") return ClockKind::kVirtual;
-  if (clock == "paced") return ClockKind::kPaced;
-  if (clock == "real") return ClockKind::kReal;
-  return UnknownName("--clock", clock, {"virtual", "paced", "real"});
+// An option with a value; `type` stands for it in --help.
+template <typename Value>
+CLI::Option* AddValue(CLI::App* verb, const char* flag, Value* value,
+                      const char* type, const char* help) {
+  return verb->add_option(flag, *value, help)->type_name(type);
 }
 
-void Execute::PutFiles(const Program& program, const Executed& executed,
-                       const ExecuteReport& report) {
-  const std::vector<double> step_s = StepTimes(executed.run.summary);
-  const std::vector<TraceOp>& ops = executed.run.ops;
-  // The paced clock has none.
-  const MeasuredMemory* const memory =
-      executed.memory.empty() ? nullptr : &executed.memory;
-  ExecuteReport text = report;
-  // On the terminal they already stand beside it.
-  if (!files.wanted("-o")) text.report.warnings.clear();
-  files.Put("-o", json ? absl::StrCat(ExecuteReportToJson(report, step_s), "\n")
-                       : ExecuteReportToText(text, step_s));
-  if (files.wanted("--trace")) {
-    files.Put("--trace",
-              ChromeTraceJson(program, ops, nullptr, memory, OriginOf(report)));
-  }
-  if (files.wanted("--perfetto")) {
-    files.Put("--perfetto", PerfettoTrace(program, ops, nullptr, memory));
-  }
-  if (files.wanted("--svg")) {
-    files.Put("--svg",
-              ScheduleGridSvg(program, ops, {.title = ExecuteTitle(report)}));
-  }
-  if (files.wanted("--html")) {
-    files.Put("--html", ExecutePage(report, program, ops, step_s));
-  }
+void AddJobOptions(CLI::App* verb, JobOptions* options) {
+  AddValue(verb, "--transport", &options->transport, "NAME",
+           "threads; mpi (under mpirun); sockets (--bootstrap); nccl: data "
+           "between GPUs, one process each (default: as the process was "
+           "started)");
+  AddValue(verb, "--bootstrap", &options->bootstrap, "file:PATH",
+           "processes find each other through this file instead of mpirun; all "
+           "of them must see it");
+  AddInteger(verb, "--rank", &options->rank, 0, kMostRanks - 1,
+             "with --bootstrap: number of this process, dp_rank * pp + rank")
+      ->type_name("R");
+  AddInteger(verb, "--ranks", &options->ranks, 1, kMostRanks,
+             "with --bootstrap: number of processes")
+      ->type_name("P");
+  AddValue(verb, "--listen", &options->listen, "INTERFACE",
+           "with --bootstrap: network interface, or its IPv4 address, at which "
+           "other machines reach this process (default: this machine only)");
 }
 
-absl::Status Execute::CheckOptions() const {
-  if (device != "cpu" && device != "cuda") {
-    return UnknownName("--device", device, {"cpu", "cuda"});
-  }
-  // Here and not where flags are read, so that one of several processes says
-  // it for all.
-  if (!(timeout_s > 0 && timeout_s <= kMostTimeout_s)) {
-    return BadValue("--timeout", absl::StrCat(timeout_s),
-                    "a number above 0 and at most 1e6 s");
-  }
-  if (row_runs > 1 && !files.wanted("--row")) {
-    return BadValue("--row-runs", absl::StrCat(row_runs), "with --row");
-  }
-  if (reference && (no_reference || !replay_rank.empty())) {
-    return FieldError("--reference",
-                      "allowed: without --no-reference and --replay-rank, "
-                      "whose ranks get made-up data");
-  }
-  if (green_contexts &&
-      (device != "cuda" || one_at_a_time || !replay_rank.empty())) {
-    return FieldError(
-        "--green-contexts",
-        "gives each rank a part of one GPU; allowed: with "
-        "--device cuda, without --one-at-a-time and --replay-rank");
+// Refuses options that do not go with the transport `name`.
+absl::Status CheckTransport(const std::string& name, bool by_file, bool mpi,
+                            const std::string& device) {
+  const bool nccl = name == kNcclTransport;
+  const struct {
+    bool refused;
+    std::string value;
+    const char* allowed;
+  } rows[] = {
+      {name == kThreadsTransport && by_file, "threads with --bootstrap",
+       "sockets or nccl"},
+      {name == kMpiTransport && by_file, "mpi with --bootstrap",
+       "mpi under mpirun; sockets or nccl with --bootstrap"},
+      {name == kSocketsTransport && !by_file, "sockets without --bootstrap",
+       "--bootstrap file:PATH --rank R --ranks P"},
+      {nccl && device != "cuda", absl::StrCat("nccl with --device ", device),
+       "nccl with --device cuda"},
+      {nccl && !by_file && !mpi, "nccl in one process",
+       "mpirun -n P, or --bootstrap file:PATH --rank R --ranks P"}};
+  for (const auto& [refused, value, allowed] : rows) {
+    if (refused) return BadValue("--transport", value, allowed);
   }
   return absl::OkStatus();
 }
 
+// Errors: kInvalidArgument for options that do not go together; kUnavailable
+// for a transport or device that is not there.
+absl::StatusOr<ProcessJob> JoinJob(const JobOptions& options,
+                                   const ExecuteRequest& request) {
+  const bool by_file = !options.bootstrap.empty();
+  const bool mpi = ProcessGroup::Started() && !by_file;
+  ProcessJob joined = {.name = options.transport};
+  if (joined.name.empty()) {
+    joined.name = by_file ? kSocketsTransport
+                  : mpi   ? kMpiTransport
+                          : kThreadsTransport;
+  }
+  const std::vector<std::string> known = TransportNames();
+  if (std::find(known.begin(), known.end(), joined.name) == known.end()) {
+    return UnknownName("--transport", joined.name, known);
+  }
+  if (!by_file &&
+      (options.rank >= 0 || options.ranks >= 0 || !options.listen.empty())) {
+    return BadValue("--rank, --ranks, --listen", "given",
+                    "together with --bootstrap file:PATH only");
+  }
+  PW_RETURN_IF_ERROR(CheckTransport(joined.name, by_file, mpi, request.device));
+  if (joined.name == kThreadsTransport) return joined;
+  // Whatever else is wrong is said by one process, once all have come.
+  if (CheckOptions(request).ok()) joined.timeout_s = request.timeout_s;
+  // Before anything is done on a device.
+  if (joined.name == kNcclTransport) {
+    PW_ASSIGN_OR_RETURN(joined.nccl, LoadNccl());
+  }
+  PW_ASSIGN_OR_RETURN(joined.job, by_file
+                                      ? JoinByFile(options, joined.timeout_s)
+                                      : ProcessGroup::Create());
+  if (joined.nccl != nullptr) {
+    PW_ASSIGN_OR_RETURN(joined.device_index,
+                        DeviceOfProcess(*joined.nccl, joined.job->process()));
+  }
+  return joined;
+}
+
+struct Execute {
+  ConfigOptions config;
+  OutputFiles files;
+  bool json = false;
+  ExecuteRequest request;
+  JobOptions job;
+
+  absl::Status Run();
+  absl::Status RunIn(const ProcessJob& processes);
+  absl::StatusOr<RunConfig> Read(const ProcessJob& processes);
+  void PutFiles(const Program& program, ExecuteReport* report);
+};
+
 // A process a rank: one of them speaks for all.
 absl::Status Execute::Run() {
-  // Prepare says what is wrong with it.
-  job_options.timeout_s = CheckOptions().ok() ? timeout_s : kUsualTimeout_s;
-  job_options.device = device;
-  PW_ASSIGN_OR_RETURN(const ProcessJob processes, JoinJob(job_options));
-  ProcessGroup* const job = processes.job.get();
-  if (job == nullptr) return RunIn(processes);
-  job->SetLastWords([](const std::string& why) {
+  if (files.wanted("--row")) request.row = files.path("--row");
+  for (const char* const flag : {"--trace", "--perfetto", "--svg", "--html"}) {
+    request.trace |= files.wanted(flag);
+  }
+  PW_ASSIGN_OR_RETURN(const ProcessJob processes, JoinJob(job, request));
+  ProcessGroup* const group = processes.job.get();
+  if (group == nullptr) return RunIn(processes);
+  group->SetLastWords([](const std::string& why) {
     std::_Exit(Refuse(absl::UnavailableError(why)));
   });
   bool returned = false;
@@ -133,257 +181,129 @@ absl::Status Execute::Run() {
     return ran;
   });
   // The others would wait for it to leave with them.
-  if (!returned) job->Abandon();
+  if (!returned) group->Abandon();
   if (status.ok()) return status;
   // While it is part of the job: mpirun kills all when one has ended badly.
-  if (job->speaks()) Refuse(status);
+  if (group->speaks()) Refuse(status);
   return absl::Status(status.code(), "");
 }
 
-absl::Status Execute::Prepare(const ProcessJob& processes, Prepared* prepared) {
-  PW_RETURN_IF_ERROR(CheckOptions());
-  PW_ASSIGN_OR_RETURN(prepared->kind, Clock());
-  TrainingOptions& training = prepared->training;
-  PW_ASSIGN_OR_RETURN(training.execute.faults, ParseFaults(slow, late));
-  training.execute.clock = prepared->kind;
-  training.execute.timeout_s = timeout_s;
-  if (processes.job != nullptr && !replay_rank.empty()) {
-    return FieldError("--replay-rank",
-                      "runs in one process; allowed: without mpirun and "
-                      "--bootstrap");
-  }
-  if (processes.job != nullptr && one_at_a_time) {
-    return FieldError("--one-at-a-time",
-                      "processes do not wait for each other's passes; "
-                      "allowed: without mpirun and --bootstrap");
-  }
-  if (processes.job == nullptr) {
-    // The thread of a pass that never ends cannot be joined.
-    training.execute.hopeless = [](const absl::Status& status) {
-      Refuse(status);
-      std::_Exit(1);
-    };
-  }
-  for (const char* const flag : {"--trace", "--perfetto", "--svg", "--html"}) {
-    training.execute.trace |= files.wanted(flag);
-  }
-  training.check = !no_check;
-  PW_ASSIGN_OR_RETURN(const RunConfig read,
+absl::Status Execute::RunIn(const ProcessJob& processes) {
+  return ExecuteRun(request, processes,
+                    {.read = [&] { return Read(processes); },
+                     .warn = PrintWarnings,
+                     .write =
+                         [this](const Program& program, ExecuteReport* report,
+                                std::optional<std::string> table) {
+                           PutFiles(program, report);
+                           if (table) files.Put("--row", *std::move(table));
+                           return files.Write();
+                         },
+                     .hopeless =
+                         [](const absl::Status& status) {
+                           Refuse(status);
+                           std::_Exit(1);
+                         }});
+}
+
+absl::StatusOr<RunConfig> Execute::Read(const ProcessJob& processes) {
+  const int steps = request.steps;
+  PW_ASSIGN_OR_RETURN(RunConfig read,
                       config.Read(&files, {{.path = "iterations",
                                             .value = absl::StrCat(steps),
                                             .origin = "--steps"}}));
-  // Files of all ranks; the folders may be on its machine only.
-  const bool writes = processes.job == nullptr || processes.job->process() == 0;
   if (json) files.SetFormat("-o", FileFormat::kJson);
-  if (writes) PW_RETURN_IF_ERROR(files.Check());
+  // The files of all ranks; their folders may be on this machine only.
+  if (processes.writes()) PW_RETURN_IF_ERROR(files.Check());
   if (read.iterations && *read.iterations != steps) {
     return BadValue("--iterations", absl::StrCat(*read.iterations),
                     absl::StrCat("--steps ", *read.iterations,
                                  " (here an iteration is a training step)"));
   }
-  PreparedRun& run = prepared->run;
-  const WayToRun way = {.clock = prepared->kind,
-                        .replays = !replay_rank.empty(),
-                        .processes = processes.job != nullptr};
-  PW_ASSIGN_OR_RETURN(
-      run, PrepareToTrain(WithoutUnexecuted(read, way), &prepared->warnings));
-  PW_RETURN_IF_ERROR(CheckPredictable(run, way));
-  // What is executed is then compared: not found out behind hours of it.
-  if (run.engine == "simgrid") PW_RETURN_IF_ERROR(SimgridStarts());
-  if (prepared->kind != ClockKind::kPaced) TakeExecutorMemory(device, &run);
-  prepared->warnings.insert(prepared->warnings.begin(), run.warnings.begin(),
-                            run.warnings.end());
-  WarnOfIdleInExecute(run,
-                      {.paced = prepared->kind == ClockKind::kPaced,
-                       .real = prepared->kind == ClockKind::kReal,
-                       .replays = !replay_rank.empty(),
-                       .no_check = no_check,
-                       .one_at_a_time = one_at_a_time,
-                       .seeded = seed != Execute().seed},
-                      &prepared->warnings);
-  PW_ASSIGN_OR_RETURN(prepared->program, LowerRun(run));
-  WarnOfDroppedTurns(prepared->program, &prepared->warnings);
-  const ReplicaChecks checks = {.device = device,
-                                .replays = !replay_rank.empty(),
-                                .kernels = prepared->kind != ClockKind::kPaced,
-                                .timeout_s = timeout_s};
-  PW_RETURN_IF_ERROR(CheckReplicas(run, prepared->program, checks));
-  PW_RETURN_IF_ERROR(CheckFaults(training.execute.faults, prepared->program));
-  if (run.lower.optimizer == OptimizerMode::kPostValidated &&
-      TraitsOf(run.lower.data_parallel).shards_step &&
-      prepared->program.replicas > 1) {
-    return BadValue("strategy.optimizer", "post-validated",
-                    "synchronised or none with a sharded optimizer (the "
-                    "executor's state that goes down the ranks is that of one "
-                    "shard)");
-  }
-  if (writes && files.wanted("--row")) {
-    PW_RETURN_IF_ERROR(prepared->row_file.Open(
-        files.path("--row"), run,
-        {.steps = steps,
-         .clock = prepared->kind,
-         .checks = !no_check && replay_rank.empty(),
-         .runs = row_runs,
-         .more =
-             absl::StrCat(OptionsOf(*prepared),
-                          processes.job == nullptr ? "" : processes.name)}));
-  }
-  // Checked before the run. The memory of a system's device is no limit for
-  // this one.
-  PW_RETURN_IF_ERROR(run.limit());
-  if (run.memory && run.config.system.memory_bytes &&
-      prepared->kind != ClockKind::kPaced) {
-    PW_RETURN_IF_ERROR(ExecutorMemoryVerdict(run));
-  }
-  if (processes.nccl != nullptr) {
-    if (prepared->kind == ClockKind::kPaced) {
-      return BadValue("--clock", "paced with --transport nccl",
-                      "virtual or real (paced sends nothing)");
-    }
-    training.device_index = processes.device_index;
-    training.device_path = true;
-    training.execute.data_path = DataPath(processes, timeout_s);
-  }
-  PW_ASSIGN_OR_RETURN(prepared->replayed,
-                      ReplayedRanks(prepared->kind, prepared->program.pp()));
-  if (prepared->kind == ClockKind::kPaced) return absl::OkStatus();
-  return PrepareTraining(processes, prepared);
+  return read;
 }
 
-absl::Status Execute::RunIn(const ProcessJob& processes) {
-  ProcessGroup* const job = processes.job.get();
-  Prepared prepared;
-  const auto first = [&]() -> absl::StatusOr<FirstWord> {
-    PW_RETURN_IF_ERROR(Prepare(processes, &prepared));
-    const RowFile& row = prepared.row_file;
-    return FirstWord{job == nullptr ? "" : SameOnAll(prepared),
-                     !row.has_run()  ? ""
-                     : row.differs() ? kDiffers
-                                     : kIsThere,
-                     prepared.memory};
-  };
-  ExecuteReport report;
-  const auto judge = [&](const std::vector<MemoryNeed>& needs) -> absl::Status {
-    // What the table has is not run again.
-    if (prepared.row_file.has_run()) return absl::OkStatus();
-    const bool alone = job != nullptr || !replay_rank.empty();
-    return RunMemoryVerdict(
-        needs, alone ? 1 : prepared.program.pp() * prepared.program.replicas,
-        &report.needed_bytes);
-  };
-  std::string decision;
-  if (job == nullptr) {
-    PW_ASSIGN_OR_RETURN(FirstWord word, first());
-    decision = std::move(word.decision);
-    PW_RETURN_IF_ERROR(judge(SumClaims({word.memory})));
-  } else {
-    PW_ASSIGN_OR_RETURN(decision,
-                        FirstOfAll(job, job_options.timeout_s, first, judge));
+void Execute::PutFiles(const Program& program, ExecuteReport* report) {
+  const std::vector<TraceOp>& ops = report->trained.run.ops;
+  MeasuredMemory measured;
+  for (WorkerRecord& record : report->trained.records) {
+    measured.push_back(std::move(record.memory));
   }
-  const PreparedRun& run = prepared.run;
-  const Program& program = prepared.program;
-  if (!decision.empty()) {
-    if (job == nullptr || job->speaks()) {
-      PrintWarnings(
-          {absl::StrCat("--row: ", prepared.row_file.key(), " is in ",
-                        files.path("--row"), " and is not run again")});
-    }
-    return decision == kDiffers ? Differs("sequential run") : absl::OkStatus();
+  // The paced clock has none.
+  const MeasuredMemory* const memory = measured.empty() ? nullptr : &measured;
+  if (files.wanted("--trace")) {
+    files.Put("--trace", ChromeTraceJson(program, ops, nullptr, memory,
+                                         OriginOf(*report)));
   }
-  Executed executed;
-  executed.warnings = prepared.warnings;
-  report.clock = prepared.kind;
-  report.transport = processes.name;
-  report.steps = steps;
-  PredictMemory(run, &report);
-  executed.peak_activations = report.predicted_peak_activations;
-  PW_RETURN_IF_ERROR(Train(prepared, job, &report, &executed));
-  const auto conclude = [&]() -> absl::Status {
-    return Conclude(prepared, &executed, &report);
-  };
-  PW_RETURN_IF_ERROR(
-      job == nullptr
-          ? conclude()
-          : LastOfAll(job, program, prepared.training.execute, conclude));
-  return VerdictOf(report);
+  if (files.wanted("--perfetto")) {
+    files.Put("--perfetto", PerfettoTrace(program, ops, nullptr, memory));
+  }
+  if (files.wanted("--svg")) {
+    files.Put("--svg",
+              ScheduleGridSvg(program, ops, {.title = ExecuteTitle(*report)}));
+  }
+  if (files.wanted("--html")) {
+    files.Put("--html", ExecutePage(*report, program));
+  }
+  if (json) {
+    files.Put("-o", absl::StrCat(ExecuteReportToJson(*report), "\n"));
+    return;
+  }
+  // On the terminal they already stand beside it.
+  if (!files.wanted("-o")) report->report.warnings.clear();
+  files.Put("-o", ExecuteReportToText(*report));
 }
 
-// Predicts the run and writes the files that are wanted.
-absl::Status Execute::Conclude(const Prepared& prepared, Executed* executed,
-                               ExecuteReport* report) {
-  const PreparedRun& run = prepared.run;
-  const Program& program = prepared.program;
-  report->preemptions = executed->run.preemptions;
-  PrintWarnings(executed->warnings);
-  report->late_s = executed->run.late_s;
-  report->wall_s = executed->run.wall_s;
-  executed->run.summary.measured = true;
-  report->report =
-      Summarize(program, executed->run.summary, executed->peak_activations);
-  DescribeExecuted(run, &report->report);
-  report->report.warnings = executed->warnings;
-  PW_RETURN_IF_ERROR(Predict(run, program, report));
-  PutFiles(program, *executed, *report);
-  if (files.wanted("--row")) {
-    PW_ASSIGN_OR_RETURN(std::string table, prepared.row_file.With(*report));
-    files.Put("--row", std::move(table));
-  }
-  return files.Write();
-}
+}  // namespace
 
 void AddExecute(CLI::App* app, Action* action) {
   CLI::App* verb = app->add_subcommand(
       "execute",
       "Train under the schedule with real kernels and check the gradients");
   auto execute = std::make_shared<Execute>();
+  ExecuteRequest* const request = &execute->request;
   execute->config.AddTo(verb, ConfigOptions::File::kPositional);
-  verb->add_option("--device", execute->device,
-                   "device that computes: cpu, cuda")
-      ->type_name("NAME")
+  AddValue(verb, "--device", &request->device, "NAME",
+           "device that computes: cpu, cuda")
       ->capture_default_str();
-  verb->add_option("--clock", execute->clock,
-                   "virtual: CPU time of the passes, any number of ranks; "
-                   "paced: the given pass times in wall time, no kernels; "
-                   "real: wall time")
-      ->type_name("NAME")
+  AddValue(verb, "--clock", &request->clock, "NAME",
+           "virtual: CPU time of the passes, any number of ranks; paced: the "
+           "given pass times in wall time, no kernels; real: wall time")
       ->capture_default_str();
-  AddInteger(verb, "--steps", &execute->steps, 1, kMostSteps,
+  AddInteger(verb, "--steps", &request->steps, 1, kMostSteps,
              "training steps; of more than 3, the first and the last are "
              "compared in full, the others by their losses")
       ->type_name("N")
       ->capture_default_str();
-  AddInteger(verb, "--train-seed", &execute->seed, 0,
+  AddInteger(verb, "--train-seed", &request->seed, 0,
              std::numeric_limits<int64_t>::max(),
              "seed of initial weights and tokens")
       ->type_name("N")
       ->capture_default_str();
-  verb->add_option("--timeout", execute->timeout_s,
-                   "seconds that a rank waits before it asks the others")
-      ->type_name("SECONDS")
+  AddValue(verb, "--timeout", &request->timeout_s, "SECONDS",
+           "seconds that a rank waits before it asks the others")
       ->capture_default_str();
-  verb->add_option(
-          "--replay-rank", execute->replay_rank,
-          "run this rank alone, or all ranks one after the other; messages of "
-          "other ranks arrive when a composed timeline says so")
-      ->type_name("RANK|all");
-  verb->add_flag("--one-at-a-time", execute->one_at_a_time,
+  AddValue(verb, "--replay-rank", &request->replay_rank, "RANK|all",
+           "run this rank alone, or all ranks one after the other; messages of "
+           "other ranks arrive when a composed timeline says so");
+  verb->add_flag("--one-at-a-time", request->one_at_a_time,
                  "one rank computes at a time, as on a GPU that all share");
-  verb->add_flag("--green-contexts", execute->green_contexts,
+  verb->add_flag("--green-contexts", request->green_contexts,
                  "with cuda: each rank has a part of the GPU's processors, and "
                  "all compute at the same time");
-  AddJobOptions(verb, &execute->job_options);
-  verb->add_flag("--no-check", execute->no_check,
+  AddJobOptions(verb, &execute->job);
+  verb->add_flag("--no-check", request->no_check,
                  "leave out the sequential run");
-  verb->add_flag("--reference", execute->reference,
+  verb->add_flag("--reference", request->reference,
                  "compare the first step with a float64 reference that shares "
                  "no code with the kernels (default: up to 5e10 multiply-adds "
                  "in a step, seconds on two cores, and 2^25 parameters)");
-  verb->add_flag("--no-reference", execute->no_reference,
+  verb->add_flag("--no-reference", request->no_reference,
                  "leave out the float64 reference");
   verb->add_option(
-      "--fault-slow", execute->slow,
+      "--fault-slow", request->slow,
       "a fault on purpose: passes take longer, KIND[@RANK]:FACTOR");
-  verb->add_option("--fault-late", execute->late,
+  verb->add_option("--fault-late", request->late,
                    "a fault on purpose: a message comes late, "
                    "RANK:ITERATION:MESSAGE:SECONDS");
   verb->add_flag("--json", execute->json, "one JSON object on standard output")
@@ -401,7 +321,7 @@ void AddExecute(CLI::App* app, Action* action) {
               "append the run to a table for compare --summary, unless the "
               "table has it",
               FileFormat::kCsv);
-  AddInteger(verb, "--row-runs", &execute->row_runs, 1, kMostSteps,
+  AddInteger(verb, "--row-runs", &request->row_runs, 1, kMostSteps,
              "run until the table of --row has the same run this often")
       ->type_name("N")
       ->capture_default_str()

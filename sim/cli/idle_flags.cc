@@ -9,7 +9,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "sim/cli/execute_model.h"
 #include "sim/config/config_fields.h"
 #include "sim/schedule/text.h"
 
@@ -156,44 +155,6 @@ std::vector<std::string> IdleInCheck(const RunConfig& config,
                    [&](const std::string& path) { return !is_read(path); }),
       weighs ? "on what check says of this file"
              : "on what check says of this file without a model");
-}
-
-void WarnOfIdleInExecute(const PreparedRun& run, const ExecuteFlags& flags,
-                         std::vector<std::string>* warnings) {
-  const auto warn = [&](bool idle, absl::string_view flag,
-                        absl::string_view why) {
-    if (idle) {
-      warnings->push_back(absl::StrCat(flag, " has no effect ", why));
-    }
-  };
-  constexpr char kPaced[] = "with --clock paced, which runs no kernels";
-  warn(flags.paced && flags.no_check, "--no-check", kPaced);
-  warn(flags.paced && flags.one_at_a_time, "--one-at-a-time", kPaced);
-  warn(flags.paced && flags.seeded, "--train-seed", kPaced);
-  warn(flags.replays && flags.no_check, "--no-check",
-       "with --replay-rank, which checks no gradients");
-  warn(flags.replays && flags.one_at_a_time, "--one-at-a-time",
-       "with --replay-rank, which runs one rank at a time");
-  constexpr char kSize[] = "strategy.microbatch_size";
-  warn(run.sequences && !flags.paced && run.config.origins.contains(kSize),
-       run.config.Field(kSize),
-       "on what is trained with lengths, of which the packer makes the "
-       "microbatches");
-  if (HasTimes(run)) return;
-  for (const std::string& path : GivenPaths(run.config)) {
-    const bool told =
-        std::any_of(run.idle.begin(), run.idle.end(),
-                    [&](const IdleOption& idle) { return idle.path == path; });
-    const bool times_links =
-        !flags.real && IsOneOf(path, {"system.", "costs.p2p", "costs.hop_bytes",
-                                      "costs.gradient_bytes"});
-    const bool read = times_links || path == "system.memory" ||
-                      path == "costs.held_until_weight";
-    warn(!told && !read &&
-             IsOneOf(path, {"costs.", "system.", "engine", "network"}),
-         run.config.Field(path),
-         "without pass times to predict from (costs.uniform, costs.profile)");
-  }
 }
 
 }  // namespace pipewright

@@ -24,19 +24,4 @@ std::vector<std::string> IdleInSchedule(const RunConfig& config,
 std::vector<std::string> IdleInCheck(const RunConfig& config,
                                      const Schedule& schedule);
 
-// The flags of `execute` that depend on each other.
-struct ExecuteFlags {
-  bool paced = false;    // --clock paced, which runs no kernels
-  bool real = false;     // --clock real, where links take what they take
-  bool replays = false;  // --replay-rank
-  bool no_check = false;
-  bool one_at_a_time = false;
-  bool seeded = false;  // --train-seed is not its default
-};
-
-// Warns of the flags that do nothing beside the others, and of the fields that
-// serve the prediction alone where `run` has no times to predict from.
-void WarnOfIdleInExecute(const PreparedRun& run, const ExecuteFlags& flags,
-                         std::vector<std::string>* warnings);
-
 }  // namespace pipewright

@@ -3,10 +3,10 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <string>
-#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "tests/support/execute_job.h"
 #include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 
@@ -16,29 +16,14 @@ namespace {
 using testing::BinaryResult;
 using testing::Json;
 using testing::RunBinary;
-using Arguments = std::vector<std::string>;
+using testing::WordsOf;
 
-BinaryResult Execute(const Arguments& more) {
-  Arguments arguments = {"execute",
-                         "--model",
-                         "gpt-tiny",
-                         "--set",
-                         "model.hidden=64",
-                         "--set",
-                         "model.ffn_hidden=128",
-                         "--set",
-                         "model.sequence=64",
-                         "--pp",
-                         "4",
-                         "--microbatches",
-                         "8",
-                         "--steps",
-                         "1",
-                         "--p2p",
-                         "0ms",
-                         "--no-check"};
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  return RunBinary(arguments);
+BinaryResult Execute(const std::string& more) {
+  return RunBinary(WordsOf(absl::StrCat(
+      "execute --model gpt-tiny --set model.hidden=64 --set "
+      "model.ffn_hidden=128 --set model.sequence=64 --pp 4 --microbatches 8 "
+      "--steps 1 --p2p 0ms --no-check ",
+      more)));
 }
 
 TEST_CASE("cli: executed and predicted peaks of memory agree",
@@ -47,8 +32,8 @@ TEST_CASE("cli: executed and predicted peaks of memory agree",
        {"1f1b", "gpipe", "zb-h1", "zb-h2", "zb-v"}) {
     for (const char* const recompute : {"none", "full"}) {
       INFO(schedule << " recompute " << recompute);
-      const BinaryResult run =
-          Execute({"--schedule", schedule, "--recompute", recompute, "--json"});
+      const BinaryResult run = Execute(absl::StrCat(
+          "--schedule ", schedule, " --recompute ", recompute, " --json"));
       INFO(run.err);
       REQUIRE(run.exit_code == 0);
       const Json report = Json::parse(run.out);
@@ -73,13 +58,11 @@ TEST_CASE("cli: executed and predicted peaks of memory agree",
 
 TEST_CASE("cli: execute says both peaks, and its limit is of its own memory",
           "[cli][execute][memory]") {
-  const BinaryResult fits =
-      Execute({"--schedule", "1f1b", "--memory", "100MiB"});
+  const BinaryResult fits = Execute("--schedule 1f1b --memory 100MiB");
   INFO(fits.err);
   CHECK(fits.exit_code == 0);
   CHECK(absl::StrContains(fits.out, "MiB predicted (+0.00 %); of it weights"));
-  const BinaryResult exceeds =
-      Execute({"--schedule", "1f1b", "--memory", "5MiB"});
+  const BinaryResult exceeds = Execute("--schedule 1f1b --memory 5MiB");
   CHECK(exceeds.exit_code == 3);
   CHECK(absl::StrContains(exceeds.err, "system.memory"));
 }

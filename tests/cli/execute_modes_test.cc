@@ -5,10 +5,11 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_split.h"
+#include "absl/strings/str_cat.h"
+#include "execute/report/run_to_train.h"
 #include "sim/base/file.h"
-#include "sim/cli/execute_predict.h"
 #include "sim/config/prepare.h"
+#include "tests/support/execute_job.h"
 #include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 
@@ -19,22 +20,17 @@ using testing::BinaryResult;
 using testing::Json;
 using testing::RunBinary;
 using testing::TemporaryFolder;
-using Arguments = std::vector<std::string>;
+using testing::WordsOf;
 
 // With hops of 1 ms, unless `more` says what links there are.
-BinaryResult Execute(const Arguments& more) {
-  Arguments arguments = absl::StrSplit(
+BinaryResult Execute(const std::string& more) {
+  const bool links =
+      absl::StrContains(more, "--p2p ") || absl::StrContains(more, "--system ");
+  return RunBinary(WordsOf(absl::StrCat(
       "execute --model gpt-tiny --set model.hidden=64 --set "
       "model.ffn_hidden=256 --schedule 1f1b --pp 2 --microbatches 4 --steps 2 "
-      "--json",
-      ' ');
-  bool links = false;
-  for (const std::string& argument : more) {
-    links |= argument == "--p2p" || argument == "--system";
-  }
-  if (!links) arguments.insert(arguments.end(), {"--p2p", "1ms"});
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  return RunBinary(arguments);
+      "--json ",
+      links ? "" : "--p2p 1ms ", more)));
 }
 
 bool AssumesTimes(const std::vector<std::string>& warnings) {
@@ -45,12 +41,9 @@ bool AssumesTimes(const std::vector<std::string>& warnings) {
 
 TEST_CASE("cli: execute assumes pass times on the paced clock alone",
           "[cli][execute][long]") {
-  for (const Arguments& clock :
-       {Arguments{"--clock", "virtual"}, Arguments{"--clock", "real", "--p2p"},
-        Arguments{"--clock", "virtual", "--replay-rank", "all"}}) {
-    Arguments more = clock;
-    if (more.back() == "--p2p") more.push_back("0ms");
-    const BinaryResult run = Execute(more);
+  for (const char* const clock : {"--clock virtual", "--clock real --p2p 0ms",
+                                  "--clock virtual --replay-rank all"}) {
+    const BinaryResult run = Execute(clock);
     INFO(run.err);
     REQUIRE(run.exit_code == 0);
     CHECK_FALSE(AssumesTimes({run.err}));
@@ -62,7 +55,7 @@ TEST_CASE("cli: execute assumes pass times on the paced clock alone",
   REQUIRE(config.ok());
   for (const ClockKind clock :
        {ClockKind::kVirtual, ClockKind::kPaced, ClockKind::kReal}) {
-    const auto run = Prepare(WithoutUnexecuted(*config, {.clock = clock}));
+    const auto run = Prepare(WithoutUnexecuted(*config, clock));
     REQUIRE(run.ok());
     CHECK(AssumesTimes(run->warnings) == (clock == ClockKind::kPaced));
   }
@@ -71,16 +64,14 @@ TEST_CASE("cli: execute assumes pass times on the paced clock alone",
   CHECK(AssumesTimes(simulated->warnings));
 }
 
-const Arguments kTimes = {
-    "--forward",         "6ms", "--backward-input", "6ms",
-    "--backward-weight", "6ms", "--engine",         "fast"};
+constexpr char kTimes[] =
+    "--forward 6ms --backward-input 6ms --backward-weight 6ms --engine fast ";
 
 TEST_CASE("cli: execute draws what it has measured", "[cli][execute]") {
   const TemporaryFolder folder;
-  Arguments more = kTimes;
+  std::string more = kTimes;
   for (const char* const name : {"svg", "html", "trace", "perfetto"}) {
-    more.push_back(std::string("--") + name);
-    more.push_back(folder.Path(name));
+    absl::StrAppend(&more, " --", name, " ", folder.Path(name));
   }
   const BinaryResult run = Execute(more);
   INFO(run.err);
@@ -108,27 +99,23 @@ TEST_CASE("cli: execute draws what it has measured", "[cli][execute]") {
 TEST_CASE("cli: each way to execute says what it does not validate",
           "[cli][execute][long]") {
   struct Case {
-    Arguments more;
-    std::string says;
+    const char* more;
+    const char* says;
     bool checked;
   };
   const TemporaryFolder folder;
   for (const auto& [more, says, checked] :
-       {Case{{}, "links and copies take the model's time", true},
-        Case{{"--clock", "real", "--p2p", "0ms"},
-             "threads of one machine stand for",
+       {Case{"", "links and copies take the model's time", true},
+        Case{"--clock real --p2p 0ms", "threads of one machine stand for",
              true},
-        Case{{"--clock", "paced"}, "no kernel has run", false},
-        Case{{"--one-at-a-time"}, "one rank computes at a time", true},
-        Case{{"--replay-rank", "1"}, "no gradient is checked", false},
-        Case{{"--replay-rank", "all"}, "every link and collective", false},
-        Case{{"--replay-rank", "all", "--clock", "real"},
-             "devices that compute at the same time",
-             false}}) {
-    Arguments arguments = kTimes;
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    arguments.insert(arguments.end(), {"--html", folder.Path("page.html")});
-    const BinaryResult run = Execute(arguments);
+        Case{"--clock paced", "no kernel has run", false},
+        Case{"--one-at-a-time", "one rank computes at a time", true},
+        Case{"--replay-rank 1", "no gradient is checked", false},
+        Case{"--replay-rank all", "every link and collective", false},
+        Case{"--replay-rank all --clock real",
+             "devices that compute at the same time", false}}) {
+    const BinaryResult run = Execute(
+        absl::StrCat(kTimes, more, " --html ", folder.Path("page.html")));
     INFO(says << run.err);
     REQUIRE(run.exit_code == 0);
     const Json execute = Json::parse(run.out)["execute"];
@@ -142,9 +129,7 @@ TEST_CASE("cli: each way to execute says what it does not validate",
 
 TEST_CASE("cli: a rank alone stands among the predicted others",
           "[cli][execute]") {
-  Arguments more = kTimes;
-  more.insert(more.end(), {"--replay-rank", "1"});
-  const BinaryResult run = Execute(more);
+  const BinaryResult run = Execute(absl::StrCat(kTimes, "--replay-rank 1"));
   INFO(run.err);
   REQUIRE(run.exit_code == 0);
   const Json report = Json::parse(run.out);
@@ -164,31 +149,27 @@ TEST_CASE("cli: a rank alone stands among the predicted others",
 
 TEST_CASE("cli: what only the prediction would have is refused",
           "[cli][execute][long]") {
-  const std::string factors = "costs.microbatch_factor=1,2,1,1";
   struct Case {
-    Arguments more;
-    std::string says;
+    const char* more;
+    const char* says;
   };
   for (const auto& [more, says] :
-       {Case{{"--clock", "real"},
+       {Case{"--clock real",
              "costs.p2p: 1 ms is not allowed; allowed: 0ms, or --clock virtual "
              "or paced"},
-        Case{{"--clock", "real", "--system", "dgx-h100"},
+        Case{"--clock real --system dgx-h100",
              "system: dgx-h100 is not allowed; allowed: none, --clock virtual"},
-        Case{{"--set", factors},
+        Case{"--set costs.microbatch_factor=1,2,1,1",
              "costs.microbatch_factor: 2 is not allowed; allowed: 1, or "
              "--clock paced"},
-        Case{{"--clock", "real", "--p2p", "0ms", "--set", factors},
+        Case{"--clock real --p2p 0ms --set costs.microbatch_factor=1,2,1,1",
              "costs.microbatch_factor: 2"},
-        Case{{"--pair-factor", "0.9"},
+        Case{"--pair-factor 0.9",
              "costs.pair_factor: 0.9 is not allowed; allowed: 1, or --clock "
              "paced"},
-        Case{{"--interference", "on"}, "costs.interference: on"},
-        Case{{"--clock", "paced", "--interference", "on"},
-             "costs.interference: on"}}) {
-    Arguments arguments = kTimes;
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    const BinaryResult run = Execute(arguments);
+        Case{"--interference on", "costs.interference: on"},
+        Case{"--clock paced --interference on", "costs.interference: on"}}) {
+    const BinaryResult run = Execute(absl::StrCat(kTimes, more));
     INFO(says << "\n" << run.err);
     CHECK(run.exit_code == 2);
     CHECK(absl::StrContains(run.err, says));
@@ -198,12 +179,10 @@ TEST_CASE("cli: what only the prediction would have is refused",
     CHECK(refusal["error"]["exit"] == 2);
   }
   // The paced clock has them, and a rank alone gets what the hops bring.
-  for (const Arguments& more :
-       {Arguments{"--clock", "paced", "--set", factors},
-        Arguments{"--clock", "real", "--replay-rank", "all"}}) {
-    Arguments arguments = kTimes;
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    const BinaryResult run = Execute(arguments);
+  for (const char* const more :
+       {"--clock paced --set costs.microbatch_factor=1,2,1,1",
+        "--clock real --replay-rank all"}) {
+    const BinaryResult run = Execute(absl::StrCat(kTimes, more));
     INFO(run.err);
     CHECK(run.exit_code == 0);
   }
@@ -211,15 +190,15 @@ TEST_CASE("cli: what only the prediction would have is refused",
 
 TEST_CASE("cli: ways to execute that do not go together", "[cli][execute]") {
   struct Case {
-    Arguments more;
-    std::string says;
+    const char* more;
+    const char* says;
   };
   for (const auto& [more, says] :
-       {Case{{"--replay-rank", "2"}, "0 to 1, all"},
-        Case{{"--replay-rank", "one"}, "0 to 1, all"},
-        Case{{"--replay-rank", "1"}, "how long the other ranks take"},
-        Case{{"--replay-rank", "all", "--clock", "paced"}, "virtual or real"},
-        Case{{"--green-contexts"}, "--device cuda"}}) {
+       {Case{"--replay-rank 2", "0 to 1, all"},
+        Case{"--replay-rank one", "0 to 1, all"},
+        Case{"--replay-rank 1", "how long the other ranks take"},
+        Case{"--replay-rank all --clock paced", "virtual or real"},
+        Case{"--green-contexts", "--device cuda"}}) {
     const BinaryResult run = Execute(more);
     INFO(says << run.err);
     CHECK(run.exit_code == 2);

@@ -2,11 +2,11 @@
 // and bit by bit it is tests/execute/offload_test.cc.
 #include <catch2/catch.hpp>
 #include <string>
-#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "sim/base/file.h"
+#include "tests/support/execute_job.h"
 #include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 
@@ -17,50 +17,30 @@ using testing::BinaryResult;
 using testing::Json;
 using testing::RunBinary;
 using testing::TemporaryFolder;
-using Arguments = std::vector<std::string>;
+using testing::WordsOf;
 
-BinaryResult Execute(const Arguments& more) {
-  Arguments arguments = {"execute",
-                         "--model",
-                         "gpt-tiny",
-                         "--set",
-                         "model.hidden=64",
-                         "--set",
-                         "model.ffn_hidden=128",
-                         "--set",
-                         "model.sequence=64",
-                         "--steps",
-                         "2",
-                         "--p2p",
-                         "0ms"};
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  return RunBinary(arguments);
+BinaryResult Execute(const std::string& more) {
+  return RunBinary(WordsOf(absl::StrCat(
+      "execute --model gpt-tiny --set model.hidden=64 --set "
+      "model.ffn_hidden=128 --set model.sequence=64 --steps 2 --p2p 0ms ",
+      more)));
 }
 
-const Arguments& Copies() {
-  static const Arguments copies = {
-      "--forward",         "2ms", "--backward-input", "2ms",
-      "--backward-weight", "2ms", "--offload-ratio",  "0.7"};
-  return copies;
-}
-
-Arguments With(Arguments arguments, const Arguments& more) {
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  return arguments;
-}
+constexpr char kCopies[] =
+    " --forward 2ms --backward-input 2ms --backward-weight 2ms "
+    "--offload-ratio 0.7";
 
 TEST_CASE("cli: executed peaks on device and host are the predicted ones",
           "[cli][execute][memory][offload]") {
-  for (const Arguments& schedule : std::vector<Arguments>{
-           {"po-h", "--pp", "4", "--vpp", "4", "--microbatches", "8"},
-           {"po-f", "--pp", "4", "--vpp", "4", "--microbatches", "8"},
-           {"zb-v", "--pp", "4", "--microbatches", "8", "--offload",
-            "selective"},
-           {"1f1b", "--pp", "8", "--microbatches", "16", "--offload", "full"},
-           {"po-f", "--pp", "8", "--vpp", "2", "--microbatches", "16"}}) {
-    INFO(schedule[0] << " pp " << schedule[2]);
+  for (const char* const schedule :
+       {"po-h --pp 4 --vpp 4 --microbatches 8",
+        "po-f --pp 4 --vpp 4 --microbatches 8",
+        "zb-v --pp 4 --microbatches 8 --offload selective",
+        "1f1b --pp 8 --microbatches 16 --offload full",
+        "po-f --pp 8 --vpp 2 --microbatches 16"}) {
+    INFO(schedule);
     const BinaryResult run =
-        Execute(With(With({"--json", "--schedule"}, schedule), Copies()));
+        Execute(absl::StrCat("--json --schedule ", schedule, kCopies));
     INFO(run.err);
     REQUIRE(run.exit_code == 0);
     const Json report = Json::parse(run.out);
@@ -77,22 +57,21 @@ TEST_CASE("cli: executed peaks on device and host are the predicted ones",
 TEST_CASE("cli: execute says what is on the host, and compare reads its trace",
           "[cli][execute][offload]") {
   const TemporaryFolder folder;
-  const Arguments schedule = With({"--schedule", "1f1b", "--pp", "4",
-                                   "--microbatches", "8", "--offload", "full"},
-                                  Copies());
+  const std::string schedule = absl::StrCat(
+      "--schedule 1f1b --pp 4 --microbatches 8 --offload full", kCopies);
   const std::string measured = folder.Path("measured.json");
   const std::string page = folder.Path("page.html");
-  const BinaryResult run = Execute(
-      With(schedule, {"--clock", "real", "--trace", measured, "--html", page}));
+  const BinaryResult run = Execute(absl::StrCat(
+      schedule, " --clock real --trace ", measured, " --html ", page));
   INFO(run.err);
   REQUIRE(run.exit_code == 0);
   CHECK(absl::StrContains(run.out, "on the host   rank 0: "));
   CHECK(absl::StrContains(ReadFile(page).value(), "on the host"));
   const std::string simulated = folder.Path("simulated.json");
-  const BinaryResult model =
-      RunBinary(With({"simulate", "--trace", simulated, "--p2p", "0ms",
-                      "--optimizer", "synchronised", "--iterations", "2"},
-                     schedule));
+  const BinaryResult model = RunBinary(WordsOf(
+      absl::StrCat("simulate --p2p 0ms --optimizer synchronised --iterations 2 "
+                   "--trace ",
+                   simulated, " ", schedule)));
   INFO(model.err);
   REQUIRE(model.exit_code == 0);
   const BinaryResult compared = RunBinary({"compare", simulated, measured});
@@ -102,12 +81,11 @@ TEST_CASE("cli: execute says what is on the host, and compare reads its trace",
 
 TEST_CASE("cli: execute without copies does not speak of the host",
           "[cli][execute][offload]") {
-  const Arguments sizes = {"--pp", "4", "--microbatches", "8"};
-  const BinaryResult plain = Execute(With({"--schedule", "1f1b"}, sizes));
+  const BinaryResult plain = Execute("--schedule 1f1b --pp 4 --microbatches 8");
   CHECK(plain.exit_code == 0);
   CHECK_FALSE(absl::StrContains(plain.out, "on the host"));
   // Nothing tells what its copies take.
-  const BinaryResult order = Execute(With({"--schedule", "po-h"}, sizes));
+  const BinaryResult order = Execute("--schedule po-h --pp 4 --microbatches 8");
   CHECK(order.exit_code == 0);
   CHECK(absl::StrContains(order.err, "nothing is offloaded"));
   CHECK_FALSE(absl::StrContains(order.out, "on the host"));

@@ -7,7 +7,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "tests/support/execute_job.h"
 #include "tests/support/json.h"
 #include "tests/support/mpirun.h"
@@ -23,10 +22,6 @@ constexpr char kModel[] =
 constexpr char kPacked[] =
     " --schedule 1f1b --pp 1 --dp 4 --lengths lognormal:24,0.6,4,64"
     " --minibatch 3 --packer lb-mini --no-reference --steps 2 ";
-
-std::vector<std::string> Words(const std::string& text) {
-  return absl::StrSplit(text, ' ', absl::SkipEmpty());
-}
 
 bool Agrees(const std::string& out) {
   return absl::StrContains(out, "agree with the sequential run");
@@ -50,14 +45,14 @@ TEST_CASE("cli: execute runs replicas of several classes and lengths",
         "--data-parallel fsdp --shard-blocks layer --pp 2 --dp 2 "
         "--microbatches 2 "
         "--set strategy.reshard_after_forward=false"}) {
-    const BinaryResult run = RunBinary(Words(
+    const BinaryResult run = RunBinary(WordsOf(
         absl::StrCat("execute --schedule 1f1b --steps 2", kModel, options)));
     INFO(options << run.err);
     CHECK(run.exit_code == 0);
     CHECK(Agrees(run.out));
   }
   for (const char* const mode : {"odc", "ddp"}) {
-    const BinaryResult run = RunBinary(Words(
+    const BinaryResult run = RunBinary(WordsOf(
         absl::StrCat("execute", kModel, kPacked, "--data-parallel ", mode)));
     INFO(mode << run.err);
     CHECK(run.exit_code == 0);
@@ -68,7 +63,7 @@ TEST_CASE("cli: execute runs replicas of several classes and lengths",
 TEST_CASE("cli: odc on four processes shares their memory",
           "[cli][replicas][sockets]") {
   ExecuteJob job(4,
-                 Words(absl::StrCat(kModel, kPacked, "--data-parallel odc")));
+                 WordsOf(absl::StrCat(kModel, kPacked, "--data-parallel odc")));
   CHECK(job.Await() == std::vector<int>{0, 0, 0, 0});
   INFO(job.Err(0));
   CHECK(Agrees(job.Out(0)));
@@ -78,9 +73,9 @@ TEST_CASE("cli: odc on four processes shares their memory",
 TEST_CASE("cli: a process of odc that is killed leaves no memory behind",
           "[cli][replicas][sockets]") {
   ExecuteJob job(
-      4, Words(absl::StrCat(kModel, kPacked,
-                            "--data-parallel odc --no-check --timeout 2 "
-                            "--set strategy.owner_poll=0.5s")));
+      4, WordsOf(absl::StrCat(kModel, kPacked,
+                              "--data-parallel odc --no-check --timeout 2 "
+                              "--set strategy.owner_poll=0.5s")));
   job.AwaitMeeting();
   job.Kill(1, SIGKILL);
   const std::vector<int> codes = job.Await();
@@ -93,7 +88,7 @@ TEST_CASE("cli: odc under mpirun", "[cli][replicas][mpi]") {
   if (!HaveMpirun()) return;
   const BinaryResult run = RunBinaryUnderMpirun(
       4,
-      Words(absl::StrCat("execute", kModel, kPacked, "--data-parallel odc")));
+      WordsOf(absl::StrCat("execute", kModel, kPacked, "--data-parallel odc")));
   INFO(run.err);
   CHECK(run.exit_code == 0);
   CHECK(Agrees(run.out));
@@ -131,7 +126,7 @@ TEST_CASE("cli: what execute cannot do with replicas that differ",
             2, "allowed: less than half of --timeout (10 s)"},
        }) {
     const BinaryResult run =
-        RunBinary(Words(absl::StrCat(base, refusal.options)));
+        RunBinary(WordsOf(absl::StrCat(base, refusal.options)));
     INFO(refusal.options << "\n" << run.err);
     CHECK(run.exit_code == refusal.exit_code);
     CHECK(absl::StrContains(run.err, refusal.words));
@@ -143,7 +138,7 @@ TEST_CASE("cli: the class that needs most memory decides, whichever it is",
   const std::string base = absl::StrCat(
       "execute --schedule gpipe --pp 1 --data-parallel ddp --steps 1", kModel);
   const auto run = [&](const std::string& options) {
-    return RunBinary(Words(absl::StrCat(base, options)));
+    return RunBinary(WordsOf(absl::StrCat(base, options)));
   };
   double needed = 0;
   for (const char* const order : {"1,6", "6,1"}) {
@@ -172,7 +167,7 @@ TEST_CASE("cli: the class that needs most memory decides, whichever it is",
 // A microbatch is one sample of 32 tokens, whatever microbatch_size says.
 TEST_CASE("cli: with lengths memory is that of what the packer has made",
           "[cli][replicas][memory]") {
-  const BinaryResult run = RunBinary(Words(absl::StrCat(
+  const BinaryResult run = RunBinary(WordsOf(absl::StrCat(
       "execute --schedule 1f1b --pp 1 --dp 2 --data-parallel ddp --steps 1 "
       "--json --lengths constant:32 --minibatch 2 --packer local-sort "
       "--set strategy.microbatch_size=4",
@@ -188,7 +183,7 @@ TEST_CASE("cli: with lengths memory is that of what the packer has made",
 }
 
 TEST_CASE("cli: rotary positions have no longest sample", "[cli][replicas]") {
-  const BinaryResult run = RunBinary(Words(absl::StrCat(
+  const BinaryResult run = RunBinary(WordsOf(absl::StrCat(
       "execute --schedule 1f1b --pp 1 --dp 2 --data-parallel odc --steps 1 "
       "--lengths constant:96 --minibatch 2 --set strategy.sequence=64 "
       "--set model.gated=true",
@@ -221,12 +216,12 @@ TEST_CASE("cli: what has no layers as units is refused by name",
              {"--schedule chimera --pp 2", "none, ddp"},
          }) {
       const BinaryResult run =
-          RunBinary(Words(absl::StrCat(base, mode, " ", refusal.options)));
+          RunBinary(WordsOf(absl::StrCat(base, mode, " ", refusal.options)));
       INFO(mode << " " << refusal.options << "\n" << run.err);
       CHECK(run.exit_code == 2);
       CHECK(absl::StrContains(run.err, refusal.words));
     }
-    const BinaryResult on_host = RunBinary(Words(absl::StrCat(
+    const BinaryResult on_host = RunBinary(WordsOf(absl::StrCat(
         "simulate --model gpt-tiny --forward 1ms --backward-input 1ms "
         "--backward-weight 1ms --engine fast --dp 2 --microbatches 8 "
         "--schedule 1f1b --pp 2 --optimizer-placement zero-offload --system "
@@ -238,7 +233,7 @@ TEST_CASE("cli: what has no layers as units is refused by name",
     CHECK(absl::StrContains(on_host.err,
                             "zero-offload is not allowed; allowed: gpu with "));
   }
-  const BinaryResult zero2 = RunBinary(Words(absl::StrCat(
+  const BinaryResult zero2 = RunBinary(WordsOf(absl::StrCat(
       base,
       "--schedule 1f1b --pp 2 --data-parallel zero2 --shard-blocks layer")));
   INFO(zero2.err);

@@ -5,7 +5,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -14,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "sim/base/file.h"
+#include "tests/support/execute_job.h"
 #include "tests/support/json.h"
 #include "tests/support/mpirun.h"
 #include "tests/support/paths.h"
@@ -26,15 +29,12 @@ using testing::BinaryResult;
 using testing::Json;
 using testing::RunBinary;
 using testing::TemporaryFolder;
+using testing::WordsOf;
 using Words = std::vector<std::string>;
 
 // Estimates may be off by this much, where some 150 MiB or more are needed:
 // allocators and threads keep some 30 MiB.
 constexpr double kTolerance = 0.2;
-
-Words Split(const std::string& text) {
-  return absl::StrSplit(text, ' ', absl::SkipEmpty());
-}
 
 struct Peak {
   int exit_code = -1;
@@ -95,7 +95,7 @@ Peak PeakOf(const std::vector<Words>& processes, const std::string& out,
 
 Words Command(const std::string& options) {
   Words words = {testing::BinaryPath(), "execute", "--json"};
-  for (const std::string& word : Split(options)) words.push_back(word);
+  for (const std::string& word : WordsOf(options)) words.push_back(word);
   return words;
 }
 
@@ -228,8 +228,8 @@ TEST_CASE("execute: under mpirun one process says that all do not fit",
           "[cli][execute][memory][mpi]") {
   if (!testing::HaveMpirun()) return;
   const BinaryResult run = testing::RunBinaryUnderMpirun(
-      2, Split("execute --schedule 1f1b --microbatches 8 --pp 2 --model "
-               "llama3-405b"));
+      2, WordsOf("execute --schedule 1f1b --microbatches 8 --pp 2 --model "
+                 "llama3-405b"));
   INFO(run.err);
   CHECK(run.exit_code == 3);
   CHECK(absl::StrContains(run.err, "2 ranks on one machine, while they "));

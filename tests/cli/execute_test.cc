@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "sim/base/file.h"
+#include "tests/support/execute_job.h"
 #include "tests/support/json.h"
 #include "tests/support/mpirun.h"
 #include "tests/support/run_binary.h"
@@ -17,48 +18,41 @@ using testing::BinaryResult;
 using testing::Json;
 using testing::RunBinary;
 using testing::TemporaryFolder;
+using testing::WordsOf;
 
 // Layers that take next to no time, with the pass times of nobody.
 std::vector<std::string> Small(const std::string& verb,
-                               const std::vector<std::string>& more) {
-  std::vector<std::string> arguments = {verb};
-  for (const char* const set :
-       {"model.layers=8", "model.hidden=32", "model.heads=4",
-        "model.ffn_hidden=64", "model.vocabulary=61", "model.sequence=32"}) {
-    arguments.insert(arguments.end(), {"--set", set});
-  }
-  const std::vector<std::string> times = {
-      "--forward", "3ms", "--backward-input", "4ms", "--backward-weight", "2ms",
-      "--p2p",     "0ms"};
-  arguments.insert(arguments.end(), {"--model", "gpt-tiny", "--pp", "4"});
-  arguments.insert(arguments.end(), times.begin(), times.end());
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  return arguments;
+                               const std::string& more) {
+  return WordsOf(absl::StrCat(
+      verb,
+      " --set model.layers=8 --set model.hidden=32 --set model.heads=4 "
+      "--set model.ffn_hidden=64 --set model.vocabulary=61 "
+      "--set model.sequence=32 --model gpt-tiny --pp 4 --forward 3ms "
+      "--backward-input 4ms --backward-weight 2ms --p2p 0ms ",
+      more));
+}
+
+BinaryResult Execute(const std::string& more) {
+  return RunBinary(Small("execute", more));
 }
 
 TEST_CASE("cli: execute trains as the sequential run does", "[cli][execute]") {
-  const std::vector<std::vector<std::string>> cases = {
-      {"--schedule", "1f1b", "--microbatches", "8"},
-      {"--schedule", "zb-v", "--microbatches", "8"},
-      {"--schedule", "dualpipe", "--microbatches", "8"},
-      {"--schedule", "seq1f1b", "--microbatches", "4", "--slices", "2"},
-      {"--schedule", "pipedream-2bw", "--microbatches", "4"},
-      {"--schedule", "pipeoptim", "--microbatches", "4"},
-      {"--schedule", "1f1b", "--microbatches", "8", "--optimizer",
-       "post-validated"},
-      {"--schedule", "zb-h1", "--microbatches", "8", "--optimizer", "none"},
-      {"--schedule", "1f1b", "--microbatches", "4", "--layers", "5,1,1,1"}};
-  for (const std::vector<std::string>& options : cases) {
-    std::vector<std::string> more = options;
-    more.insert(more.end(), {"--steps", "3", "--json"});
-    const BinaryResult run = RunBinary(Small("execute", more));
-    INFO(options[1] << ": " << run.err);
+  for (const std::string options :
+       {"1f1b --microbatches 8", "zb-v --microbatches 8",
+        "dualpipe --microbatches 8", "seq1f1b --microbatches 4 --slices 2",
+        "pipedream-2bw --microbatches 4", "pipeoptim --microbatches 4",
+        "1f1b --microbatches 8 --optimizer post-validated",
+        "zb-h1 --microbatches 8 --optimizer none",
+        "1f1b --microbatches 4 --layers 5,1,1,1"}) {
+    const BinaryResult run =
+        Execute(absl::StrCat("--steps 3 --json --schedule ", options));
+    INFO(options << ": " << run.err);
     REQUIRE(run.exit_code == 0);
     const auto report = Json::parse(run.out);
     const auto& execute = report["execute"];
     CHECK(execute["check"]["agrees"] == true);
     // Two directions add up in another order.
-    const bool in_order = options[1] != "dualpipe";
+    const bool in_order = !absl::StartsWith(options, "dualpipe");
     CHECK(execute["check"]["same_order"] == in_order);
     CHECK((!in_order || execute["check"]["same_bits"] == true));
     CHECK(execute["check"]["losses"].size() == 3);
@@ -69,16 +63,16 @@ TEST_CASE("cli: execute trains as the sequential run does", "[cli][execute]") {
                 .epsilon(1e-12));
     }
     CHECK(report.contains("staleness") ==
-          (options[1] == "pipedream-2bw" || options[1] == "pipeoptim"));
+          (absl::StartsWith(options, "pipedream-2bw") ||
+           absl::StartsWith(options, "pipeoptim")));
   }
 }
 
 // Both streams end on one terminal.
 TEST_CASE("cli: execute says a warning once", "[cli][execute]") {
   const testing::TemporaryFolder folder;
-  const std::vector<std::string> words =
-      Small("execute", {"--schedule", "1f1b", "--microbatches", "4", "--clock",
-                        "paced", "--no-check"});
+  const std::string words =
+      "--schedule 1f1b --microbatches 4 --clock paced --no-check";
   const auto count = [](const std::string& text) {
     int found = 0;
     for (size_t at = text.find("--no-check has no effect");
@@ -88,38 +82,34 @@ TEST_CASE("cli: execute says a warning once", "[cli][execute]") {
     }
     return found;
   };
-  const BinaryResult run = RunBinary(words);
+  const BinaryResult run = Execute(words);
   INFO(run.err << run.out);
   REQUIRE(run.exit_code == 0);
   CHECK(count(run.err) == 1);
   CHECK(count(run.out) == 0);
   // A file is read without them.
-  std::vector<std::string> to_file = words;
   const std::string file = folder.Path("report.txt");
-  to_file.insert(to_file.end(), {"-o", file});
-  REQUIRE(RunBinary(to_file).exit_code == 0);
+  REQUIRE(Execute(absl::StrCat(words, " -o ", file)).exit_code == 0);
   CHECK(count(ReadFile(file).value()) == 1);
 }
 
 TEST_CASE("cli: execute refuses what would hang, never come or not count",
           "[cli][execute]") {
   struct Case {
-    std::vector<std::string> options;
+    const char* options;
     const char* words;
   };
   for (const auto& [options, words] :
-       {Case{{"--timeout", "inf"}, "--timeout: inf is not allowed"},
-        Case{{"--timeout", "1e300"}, "at most 1e6 s"},
-        Case{{"--timeout", "nan"}, "--timeout: nan is not allowed"},
-        Case{{"--fault-late", "7:0:0:1"}, "--fault-late: rank 7"},
-        Case{{"--fault-late", "1:0:8:1"},
+       {Case{"--timeout inf", "--timeout: inf is not allowed"},
+        Case{"--timeout 1e300", "at most 1e6 s"},
+        Case{"--timeout nan", "--timeout: nan is not allowed"},
+        Case{"--fault-late 7:0:0:1", "--fault-late: rank 7"},
+        Case{"--fault-late 1:0:8:1",
              "--fault-late: message 8 is not allowed; allowed: 0 to 7"},
-        Case{{"--fault-slow", "W:2"}, "--fault-slow: W"},
-        Case{{"--iterations", "5"}, "--iterations: 5 is not allowed"}}) {
-    std::vector<std::string> more = {"--schedule", "1f1b", "--microbatches",
-                                     "4"};
-    more.insert(more.end(), options.begin(), options.end());
-    const BinaryResult run = RunBinary(Small("execute", more));
+        Case{"--fault-slow W:2", "--fault-slow: W"},
+        Case{"--iterations 5", "--iterations: 5 is not allowed"}}) {
+    const BinaryResult run =
+        Execute(absl::StrCat("--schedule 1f1b --microbatches 4 ", options));
     INFO(run.err);
     CHECK(run.exit_code == 2);
     CHECK(absl::StrContains(run.err, words));
@@ -129,14 +119,11 @@ TEST_CASE("cli: execute refuses what would hang, never come or not count",
 TEST_CASE("cli: processes that cannot write say so once and exit alike",
           "[cli][execute][mpi]") {
   if (!testing::HaveMpirun()) return;
-  for (const std::vector<std::string>& options :
-       {std::vector<std::string>{"--svg", "/proc/none.svg"},
-        std::vector<std::string>{"--timeout", "inf"}}) {
-    std::vector<std::string> more = {"--schedule", "1f1b",    "--microbatches",
-                                     "4",          "--steps", "1"};
-    more.insert(more.end(), options.begin(), options.end());
-    const BinaryResult run =
-        testing::RunBinaryUnderMpirun(4, Small("execute", more));
+  for (const char* const options : {"--svg /proc/none.svg", "--timeout inf"}) {
+    const BinaryResult run = testing::RunBinaryUnderMpirun(
+        4, Small("execute",
+                 absl::StrCat("--schedule 1f1b --microbatches 4 --steps 1 ",
+                              options)));
     INFO(run.err);
     CHECK(run.exit_code == 2);
     const size_t first = run.err.find("pipewright: error:");
@@ -152,37 +139,28 @@ TEST_CASE("cli: processes end whose last messages nobody takes",
           "[cli][execute][mpi]") {
   if (!testing::HaveMpirun()) return;
   struct Case {
-    std::vector<std::string> options;
+    const char* options;
     int exit_code;
   };
   for (const auto& [options, exit_code] :
-       {Case{{"--schedule", "pipedream-2bw"}, 0},
-        Case{{"--schedule", "pipeoptim"}, 0},
-        Case{{"--schedule", "1f1b", "--fault-late", "1:0:99:1"}, 2}}) {
-    std::vector<std::string> more = {
-        "--microbatches", "4", "--microbatch-size", "64", "--steps", "2"};
-    more.insert(more.end(), options.begin(), options.end());
-    const BinaryResult run =
-        testing::RunBinaryUnderMpirun(4, Small("execute", more));
-    INFO(options[1] << ": " << run.err);
+       {Case{"pipedream-2bw", 0}, Case{"pipeoptim", 0},
+        Case{"1f1b --fault-late 1:0:99:1", 2}}) {
+    const BinaryResult run = testing::RunBinaryUnderMpirun(
+        4, Small("execute",
+                 absl::StrCat("--microbatches 4 --microbatch-size 64 --steps 2 "
+                              "--schedule ",
+                              options)));
+    INFO(options << ": " << run.err);
     CHECK(run.exit_code == exit_code);
   }
 }
 
 TEST_CASE("cli: a rank that is given up is said with what the others wait for",
           "[cli][execute]") {
-  const BinaryResult run = RunBinary({"execute",    "--schedule",
-                                      "1f1b",       "--pp",
-                                      "3",          "--microbatches",
-                                      "2",          "--clock",
-                                      "paced",      "--p2p",
-                                      "0ms",        "--steps",
-                                      "1",          "--forward",
-                                      "1ms",        "--fault-slow",
-                                      "F@1:100000", "--backward-input",
-                                      "1ms",        "--backward-weight",
-                                      "1ms",        "--timeout",
-                                      "0.05"});
+  const BinaryResult run = RunBinary(
+      WordsOf("execute --schedule 1f1b --pp 3 --microbatches 2 --clock paced "
+              "--p2p 0ms --steps 1 --forward 1ms --fault-slow F@1:100000 "
+              "--backward-input 1ms --backward-weight 1ms --timeout 0.05"));
   INFO(run.err);
   CHECK(run.exit_code == 1);
   CHECK(absl::StrContains(run.err, "given up"));
@@ -195,36 +173,35 @@ TEST_CASE("cli: a rank that is given up is said with what the others wait for",
 TEST_CASE("cli: what the executor cannot do as asked is refused",
           "[cli][execute]") {
   const TemporaryFolder folder;
-  const auto refused = [&](const std::vector<std::string>& options, int exit,
+  const auto refused = [&](const std::string& options, int exit,
                            const std::string& words) {
-    const BinaryResult run = RunBinary(Small("execute", options));
+    const BinaryResult run = Execute(options);
     INFO(run.err);
     CHECK(run.exit_code == exit);
     CHECK(absl::StrContains(run.err, words));
   };
-  refused({"--schedule", "interleaved-1f1b", "--vpp", "2", "--microbatches",
-           "4", "--recompute", "full", "--set", "strategy.recompute_chunks=0"},
-          2, "strategy.recompute_chunks");
   refused(
-      {"--schedule", "1f1b", "--microbatches", "4", "--max-activations", "1"},
-      3, "");
-  refused({"--schedule", "1f1b", "--microbatches", "4", "--memory", "64KiB"}, 3,
-          "does not fit");
+      "--schedule interleaved-1f1b --vpp 2 --microbatches 4 --recompute full "
+      "--set strategy.recompute_chunks=0",
+      2, "strategy.recompute_chunks");
+  refused("--schedule 1f1b --microbatches 4 --max-activations 1", 3, "");
+  refused("--schedule 1f1b --microbatches 4 --memory 64KiB", 3, "does not fit");
   const std::string file = folder.Write("some.txt", R"(pipewright-schedule 1
 pp 2 vpp 1 microbatches 2 slices 1 replicas 1 placement plain
 0: F0 F1 R0 BW0 BW1
 1: F0 BW0 F1 BW1
 )");
-  const BinaryResult some =
-      RunBinary({"execute", "--schedule", file, "--model", "gpt-tiny",
-                 "--sequence", "16", "--steps", "1"});
+  const BinaryResult some = RunBinary(
+      WordsOf(absl::StrCat("execute --model gpt-tiny --sequence 16 --steps 1 "
+                           "--schedule ",
+                           file)));
   INFO(some.err);
   CHECK(some.exit_code == 2);
   CHECK(absl::StrContains(some.err, "1 of its 4 backwards have an R"));
   // The optimizer steps here, whatever simulate does by default.
-  const BinaryResult steps = RunBinary(
-      Small("execute", {"--schedule", "1f1b", "--microbatches", "4", "--steps",
-                        "1", "--optimizer-time", "5ms", "--no-check"}));
+  const BinaryResult steps = Execute(
+      "--schedule 1f1b --microbatches 4 --steps 1 --optimizer-time 5ms "
+      "--no-check");
   CHECK(steps.exit_code == 0);
   CHECK_FALSE(absl::StrContains(steps.err, "has no effect"));
 }
@@ -233,46 +210,41 @@ TEST_CASE("cli: a table of runs is written once and summarized",
           "[cli][execute]") {
   const TemporaryFolder folder;
   const std::string table = folder.Path("runs.csv");
-  for (const std::string schedule : {"gpipe", "1f1b", "gpipe"}) {
+  const std::string sizes =
+      absl::StrCat("--microbatches 4 --steps 1 --row ", table);
+  for (const char* const schedule : {"gpipe", "1f1b", "gpipe"}) {
     const BinaryResult run =
-        RunBinary(Small("execute", {"--schedule", schedule, "--microbatches",
-                                    "4", "--steps", "1", "--row", table}));
+        Execute(absl::StrCat(sizes, " --schedule ", schedule));
     INFO(run.err);
     REQUIRE(run.exit_code == 0);
   }
   // The third run was there.
-  const BinaryResult again =
-      RunBinary(Small("execute", {"--schedule", "1f1b", "--microbatches", "4",
-                                  "--steps", "1", "--row", table}));
+  const BinaryResult again = Execute(absl::StrCat(sizes, " --schedule 1f1b"));
   CHECK(again.exit_code == 0);
   CHECK(again.out.empty());
   CHECK(absl::StrContains(again.err, "is not run again"));
   // Unless it shall be there more often.
   for (const bool runs : {true, false}) {
-    const BinaryResult more = RunBinary(Small(
-        "execute", {"--schedule", "1f1b", "--microbatches", "4", "--steps", "1",
-                    "--no-check", "--row", table, "--row-runs", "2"}));
+    const BinaryResult more = Execute(
+        absl::StrCat(sizes, " --schedule 1f1b --no-check --row-runs 2"));
     CHECK(more.exit_code == 0);
     CHECK(more.out.empty() != runs);
   }
   // Other options are another run, a row that was not checked is no check, and
   // one that differs stays a failure.
-  const auto row = [&](std::vector<std::string> options) {
-    std::vector<std::string> all = {"--microbatches", "4",
-                                    "--steps",        "1",
-                                    "--row",          folder.Path("other.csv")};
-    all.insert(all.end(), options.begin(), options.end());
-    return RunBinary(Small("execute", all));
+  const auto row = [&](const std::string& options) {
+    return Execute(absl::StrCat("--microbatches 4 --steps 1 --row ",
+                                folder.Path("other.csv"), " --schedule ",
+                                options));
   };
-  CHECK_FALSE(row({"--schedule", "1f1b", "--no-check"}).out.empty());
-  CHECK_FALSE(row({"--schedule", "1f1b"}).out.empty());
-  CHECK(row({"--schedule", "1f1b"}).out.empty());
-  CHECK(row({"--schedule", "1f1b", "--no-check"}).out.empty());
-  CHECK_FALSE(row({"--schedule", "1f1b", "--recompute", "full"}).out.empty());
-  CHECK_FALSE(row({"--schedule", "1f1b", "--dp", "2"}).out.empty());
+  CHECK_FALSE(row("1f1b --no-check").out.empty());
+  CHECK_FALSE(row("1f1b").out.empty());
+  CHECK(row("1f1b").out.empty());
+  CHECK(row("1f1b --no-check").out.empty());
+  CHECK_FALSE(row("1f1b --recompute full").out.empty());
+  CHECK_FALSE(row("1f1b --dp 2").out.empty());
   for (const bool there : {false, true}) {
-    const BinaryResult differs =
-        row({"--schedule", "chimera", "--data-parallel", "none"});
+    const BinaryResult differs = row("chimera --data-parallel none");
     CHECK(differs.exit_code == 1);
     CHECK(differs.out.empty() == there);
   }
@@ -302,20 +274,14 @@ TEST_CASE("cli: what a table of runs cannot be is refused", "[cli][execute]") {
     CHECK(absl::StrContains(run.err, words));
   };
   const std::string other = folder.Write("other.csv", "a,b\n1,2\n");
-  failed(RunBinary(Small("execute", {"--schedule", "1f1b", "--microbatches",
-                                     "4", "--row", other})),
-         "other.csv:1");
-  failed(
-      RunBinary({"execute", "--model", "gpt-tiny", "--schedule", "1f1b", "--pp",
-                 "4", "--microbatches", "4", "--row", folder.Path("new.csv")}),
-      "pass times");
-  failed(RunBinary(Small("execute",
-                         {"--schedule", "1f1b", "--microbatches", "4", "--row",
-                          folder.Path("new.csv"), "--row-runs", "0"})),
-         "--row-runs");
-  failed(RunBinary(Small("execute", {"--schedule", "1f1b", "--microbatches",
-                                     "4", "--row-runs", "2"})),
-         "--row");
+  const std::string run = "--schedule 1f1b --microbatches 4 ";
+  const std::string row = absl::StrCat("--row ", folder.Path("new.csv"));
+  failed(Execute(absl::StrCat(run, "--row ", other)), "other.csv:1");
+  failed(RunBinary(WordsOf(
+             absl::StrCat("execute --model gpt-tiny --pp 4 ", run, row))),
+         "pass times");
+  failed(Execute(absl::StrCat(run, row, " --row-runs 0")), "--row-runs");
+  failed(Execute(absl::StrCat(run, "--row-runs 2")), "--row");
   failed(RunBinary({"compare", other, "--summary"}), "other.csv:1");
   failed(RunBinary({"compare", other}),
          "MEASURED: missing; allowed: the trace");
@@ -328,18 +294,18 @@ TEST_CASE("cli: compare takes the traces of simulate and of execute",
   const TemporaryFolder folder;
   const std::string simulated = folder.Path("simulated.json");
   const std::string measured = folder.Path("measured.json");
-  const std::vector<std::string> schedule = {"--schedule", "zb-h1",
-                                             "--microbatches", "8"};
-  const auto run = [&](const std::string& verb, std::vector<std::string> more) {
-    more.insert(more.end(), schedule.begin(), schedule.end());
-    const BinaryResult result = RunBinary(Small(verb, more));
+  const auto run = [&](const std::string& verb, const std::string& more) {
+    const BinaryResult result = RunBinary(
+        Small(verb, absl::StrCat("--schedule zb-h1 --microbatches 8 ", more)));
     INFO(result.err);
     REQUIRE(result.exit_code == 0);
   };
-  run("simulate", {"--iterations", "2", "--optimizer", "synchronised",
-                   "--trace", simulated});
+  run("simulate",
+      absl::StrCat("--iterations 2 --optimizer synchronised --trace ",
+                   simulated));
   const std::string report = folder.Path("report.json");
-  run("execute", {"--steps", "2", "--trace", measured, "--json", "-o", report});
+  run("execute",
+      absl::StrCat("--steps 2 --json --trace ", measured, " -o ", report));
   const BinaryResult compared =
       RunBinary({"compare", simulated, measured, "--json", "--html",
                  folder.Path("c.html")});
@@ -353,7 +319,8 @@ TEST_CASE("cli: compare takes the traces of simulate and of execute",
     CHECK(rank["peak_activations"]["simulated"] ==
           rank["peak_activations"]["measured"]);
   }
-  // Peaks of the model by its formulas, and of what the executor has allocated.
+  // Two counters: the model by its formulas, and what the executor has
+  // allocated.
   const auto peaks = Json::parse(ReadFile(report).value())["peak_memory_bytes"];
   REQUIRE(peaks.size() == 4);
   // They are two different things, so they are no pair.

@@ -12,6 +12,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "sim/base/check.h"
 #include "sim/base/file.h"
 #include "tests/support/paths.h"
@@ -39,6 +40,10 @@ pid_t StartProcess(std::vector<std::string> words, const std::string& out,
 }
 
 }  // namespace
+
+std::vector<std::string> WordsOf(const std::string& line) {
+  return absl::StrSplit(line, ' ', absl::SkipEmpty());
+}
 
 ExecuteJob::ExecuteJob(int ranks, const std::vector<std::string>& arguments,
                        int started,
@@ -116,11 +121,9 @@ std::string ExecuteJob::Read(const char* name, int process) const {
 }
 
 std::vector<std::string> SmallRun(const std::vector<std::string>& more) {
-  std::vector<std::string> words = {"--schedule",     "1f1b",
-                                    "--model",        "gpt-tiny",
-                                    "--microbatches", "4",
-                                    "--set",          "model.hidden=64",
-                                    "--set",          "model.ffn_hidden=256"};
+  std::vector<std::string> words = WordsOf(
+      "--schedule 1f1b --model gpt-tiny --microbatches 4 "
+      "--set model.hidden=64 --set model.ffn_hidden=256");
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }

@@ -12,6 +12,9 @@
 
 namespace pipewright::testing {
 
+// The words of a command line without quotes.
+std::vector<std::string> WordsOf(const std::string& line);
+
 class ExecuteJob {
  public:
   // `pipewright execute ARGUMENTS --bootstrap file:... --rank R --ranks RANKS`

@@ -4,26 +4,23 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "sim/cli/execute_report.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "sim/compare/run_table.h"
 #include "sim/config/prepare.h"
 
 namespace pipewright {
 
-struct RowOptions {
-  int steps = 1;
-  ClockKind clock = ClockKind::kVirtual;
-  bool checks = true;  // then rows without a check do not count
-  int runs = 1;        // how often the table should have the run
-  std::string more;    // all else that makes it another run, as a text
-};
+struct ExecuteReport;
+struct ExecuteRequest;
 
 class RowFile {
  public:
-  // Reads what is there and what is known of `run` in advance. Errors: a file
-  // that is no such table, a run without a prediction.
-  absl::Status Open(const std::string& path, const PreparedRun& run,
-                    const RowOptions& options);
+  // Reads the table, and fills in what is known of `run` in advance. `options`:
+  // all else that makes it another run. Errors: a file that is no such table, a
+  // run without a prediction.
+  absl::Status Open(const ExecuteRequest& request, const PreparedRun& run,
+                    absl::string_view options);
   // Does the table have the run as often as wanted?
   bool has_run() const { return has_run_; }
   // Do the gradients differ in one of these?

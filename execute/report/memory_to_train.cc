@@ -1,5 +1,4 @@
-#include "sim/cli/execute_memory.h"
-
+// Memory of what `pipewright execute` runs, of all classes of replicas.
 #include <algorithm>
 #include <cstddef>
 #include <memory>
@@ -8,12 +7,13 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "execute/report/execute_report.h"
+#include "execute/report/run_to_train.h"
 #include "execute/train/memory_pool.h"
 #include "execute/train/run_memory.h"
 #include "kernels/cpu/free_memory.h"
 #include "kernels/loader.h"
 #include "sim/base/status.h"
-#include "sim/cli/execute_replicas.h"
 #include "sim/config/framework_memory.h"
 #include "sim/memory/activations.h"
 #include "sim/memory/executor_memory.h"
@@ -25,17 +25,17 @@
 namespace pipewright {
 namespace {
 
-// [rank]
+// What is on the host of an optimizer there, [rank]; empty without one.
 std::vector<OffloadedStates> HostStatesOf(const PreparedRun& run,
                                           const ExecutorSpec& spec) {
   std::vector<OffloadedStates> states;
+  if (!spec.host_optimizer) return states;
   const Schedule& schedule = *run.schedule.lowered;
-  const OptimizerOffload& offload = run.lower.offload;
   const int shards =
       TraitsOf(run.lower.data_parallel).shards_step ? run.lower.replicas : 1;
   for (int rank = 0; rank < schedule.pp(); ++rank) {
     states.push_back(ExecutorHostStates(
-        CountHostSubgroups(schedule, offload, rank, shards), spec));
+        CountHostSubgroups(schedule, run.lower.offload, rank, shards), spec));
   }
   return states;
 }
@@ -46,11 +46,12 @@ void TakeMemoryOfClass(const std::string& device, PreparedRun* run) {
   const TrainingSpec given = training;
   ExecutorSpec spec;
   if (run->sequences) {
-    // As TakeLengths has it.
+    // As ModelToTrain has it.
+    const DealtSamples samples = DealtSamplesOf(*run->sequences);
     spec.positions = training.sequence;
-    spec.longest_sample = LongestSample(*run->sequences);
+    spec.longest_sample = samples.longest;
     training.microbatch_size = 1;
-    training.sequence = MostTokens(*run->sequences);
+    training.sequence = samples.most_tokens;
   }
   const Schedule& schedule = *run->schedule.lowered;
   spec.gpu = device == "cuda";
@@ -65,15 +66,11 @@ void TakeMemoryOfClass(const std::string& device, PreparedRun* run) {
   spec.ties_table = run->prepared_model->spec.tied_embeddings;
   spec.keeps_last_step = run->lower.optimizer == OptimizerMode::kPostValidated;
   spec.host_optimizer = run->lower.offload.active();
-  if (spec.host_optimizer) {
-    TakeMemoryFramework(ExecutorMemory(spec), HostStatesOf(*run, spec), run);
-  } else {
-    TakeMemoryFramework(ExecutorMemory(spec), run);
-  }
+  TakeMemoryFramework(ExecutorMemory(spec), HostStatesOf(*run, spec), run);
   training = given;
 }
 
-// Those that a device of the run may have.
+// One run of each class; without classes the run itself.
 std::vector<const PreparedRun*> ClassesOf(const PreparedRun& run) {
   if (run.classes.empty()) return {&run};
   std::vector<const PreparedRun*> classes;
@@ -81,11 +78,10 @@ std::vector<const PreparedRun*> ClassesOf(const PreparedRun& run) {
   return classes;
 }
 
-void RaiseTo(const std::vector<double>& values, std::vector<double>* most) {
-  most->resize(std::max(most->size(), values.size()));
-  for (size_t rank = 0; rank < values.size(); ++rank) {
-    (*most)[rank] = std::max((*most)[rank], values[rank]);
-  }
+// (*most)[rank] becomes `value`, if it was less.
+void RaiseTo(double value, size_t rank, std::vector<double>* most) {
+  if (most->size() <= rank) most->resize(rank + 1);
+  (*most)[rank] = std::max((*most)[rank], value);
 }
 
 }  // namespace
@@ -120,22 +116,22 @@ absl::Status ExecutorMemoryVerdict(const PreparedRun& run) {
 absl::StatusOr<std::vector<MemoryClaim>> ClaimsOf(
     const PreparedRun& run, const Program& program, const ExecutedModel& model,
     const PwKernels* kernels, const TrainingOptions& training,
-    const OwnRanks& own) {
-  RunMemoryOptions options = {.own = own.ranks,
-                              .in_turn = !own.ranks.empty(),
-                              .processes = own.process >= 0};
+    const std::vector<int>& replayed, int process) {
+  RunMemoryOptions options = {
+      .own = replayed, .in_turn = !replayed.empty(), .processes = process >= 0};
   const std::vector<const PreparedRun*> classes = ClassesOf(run);
   for (int replica = 0; replica < program.replicas; ++replica) {
     const size_t its = program.ClassOf(replica);
     const PreparedRun& alike = *classes[its < classes.size() ? its : 0];
     for (int rank = 0; rank < program.pp(); ++rank) {
+      const auto index = static_cast<int>(options.ranks.size());
       DeviceAndHost& needs = options.ranks.emplace_back();
       if (!alike.memory) continue;
       const RankMemory& memory = alike.memory->memory->ranks[rank];
       needs = {memory.needed(), memory.peak_host()};
-      if (!own.ranks.empty()) continue;
-      const auto index = static_cast<int>(options.ranks.size()) - 1;
-      if (own.process < 0 || own.process == index) options.own.push_back(index);
+      if (replayed.empty() && (process < 0 || process == index)) {
+        options.own.push_back(index);
+      }
     }
   }
   PW_ASSIGN_OR_RETURN(
@@ -166,7 +162,7 @@ absl::StatusOr<std::vector<MemoryClaim>> ClaimsOf(
     kernels->close(opened);
     PW_RETURN_IF_ERROR(known);
     // No two processes have one.
-    claim(info.name, absl::StrCat("process ", own.process),
+    claim(info.name, absl::StrCat("process ", process),
           static_cast<double>(info.free_bytes), true, false);
   }
   return claims;
@@ -207,22 +203,23 @@ absl::Status RunMemoryVerdict(const std::vector<MemoryNeed>& needs, int ranks,
 void PredictMemory(const PreparedRun& run, ExecuteReport* report) {
   for (const PreparedRun* const own : ClassesOf(run)) {
     if (report->clock == ClockKind::kPaced || !own->memory) {
-      RaiseTo(PeakActivations(*own->schedule.lowered,
-                              own->lower.costs.held_until_weight),
-              &report->predicted_peak_activations);
+      const std::vector<double> peaks = PeakActivations(
+          *own->schedule.lowered, own->lower.costs.held_until_weight);
+      for (size_t rank = 0; rank < peaks.size(); ++rank) {
+        RaiseTo(peaks[rank], rank, &report->predicted_peak_activations);
+      }
       continue;
     }
-    std::vector<double> activations;
-    std::vector<double> bytes;
-    std::vector<double> on_host;
-    for (const RankMemory& rank : own->memory->memory->ranks) {
-      activations.push_back(rank.peak_microbatches);
-      bytes.push_back(static_cast<double>(rank.peak()));
-      on_host.push_back(static_cast<double>(rank.peak_host()));
+    size_t rank = 0;
+    for (const RankMemory& memory : own->memory->memory->ranks) {
+      RaiseTo(memory.peak_microbatches, rank,
+              &report->predicted_peak_activations);
+      RaiseTo(static_cast<double>(memory.peak()), rank,
+              &report->predicted_peak_bytes);
+      RaiseTo(static_cast<double>(memory.peak_host()), rank,
+              &report->predicted_peak_host_bytes);
+      ++rank;
     }
-    RaiseTo(activations, &report->predicted_peak_activations);
-    RaiseTo(bytes, &report->predicted_peak_bytes);
-    RaiseTo(on_host, &report->predicted_peak_host_bytes);
   }
 }
 

@@ -1,4 +1,4 @@
-#include "sim/cli/execute_row.h"
+#include "execute/report/row_file.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,28 +8,16 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "calibrate/machine.h"
+#include "execute/report/execute_run.h"
+#include "execute/report/run_to_train.h"
 #include "sim/base/check.h"
 #include "sim/base/digest.h"
 #include "sim/base/file.h"
 #include "sim/base/status.h"
-#include "sim/cli/execute_model.h"
 #include "sim/cost/profile_costs.h"
 
 namespace pipewright {
 namespace {
-
-std::string LayersOf(const StageLayout& layout) {
-  std::vector<int64_t> layers;
-  for (const std::vector<StageBlock>& blocks : layout.stages) {
-    int64_t& count = layers.emplace_back();
-    for (const StageBlock& block : blocks) {
-      const bool is_end =
-          block.kind == BlockKind::kEmbedding || block.kind == BlockKind::kHead;
-      if (!is_end) count += block.count;
-    }
-  }
-  return absl::StrJoin(layers, " ");
-}
 
 // 0 without passes that take time.
 double ShortestPass(const PreparedRun& run) {
@@ -58,7 +46,7 @@ std::string CountsText(const std::vector<double>& counts) {
   });
 }
 
-// A table without rows where there is no file yet.
+// A table without rows if there is no file yet.
 absl::StatusOr<std::string> ReadTable(const std::string& path) {
   absl::StatusOr<std::string> content = ReadFile(path, InputKind::kProfile);
   if (absl::IsNotFound(content.status())) return ExecutedTableHeader();
@@ -67,14 +55,15 @@ absl::StatusOr<std::string> ReadTable(const std::string& path) {
 
 }  // namespace
 
-absl::Status RowFile::Open(const std::string& path, const PreparedRun& run,
-                           const RowOptions& options) {
-  if (!run.prepared_model || options.clock == ClockKind::kPaced) {
-    return BadValue("--row", path,
+absl::Status RowFile::Open(const ExecuteRequest& request,
+                           const PreparedRun& run, absl::string_view options) {
+  path_ = *request.row;
+  if (!run.prepared_model || request.paced()) {
+    return BadValue("--row", path_,
                     "with a model and a clock that runs kernels");
   }
   if (!HasTimes(run)) {
-    return BadValue("--row", path,
+    return BadValue("--row", path_,
                     "with pass times to predict from (--profile)");
   }
   const Schedule& schedule = *run.schedule.lowered;
@@ -86,28 +75,33 @@ absl::Status RowFile::Open(const std::string& path, const PreparedRun& run,
   row_.microbatch_size = static_cast<int>(training.microbatch_size);
   row_.sequence = static_cast<int>(training.sequence);
   row_.slices = schedule.slices;
-  row_.layers = LayersOf(run.prepared_model->layout);
-  row_.steps = options.steps;
-  row_.clock = ClockName(options.clock);
-  row_.options = Digest(options.more);
+  const StageLayout& layout = run.prepared_model->layout;
+  std::vector<int64_t> layers;
+  for (size_t stage = 0; stage < layout.stages.size(); ++stage) {
+    layers.push_back(layout.LayersOf(static_cast<int>(stage)));
+  }
+  row_.layers = absl::StrJoin(layers, " ");
+  row_.steps = request.steps;
+  row_.clock = request.clock;
+  row_.options = Digest(options);
   row_.shortest_pass_s = ShortestPass(run);
   row_.date = UtcDate();
   row_.version = PIPEWRIGHT_VERSION;
   row_.profile = run.costs.profile
                      ? DescribeProfile(*run.costs.profile->profile)
                      : "given on the command line";
-  path_ = path;
-  PW_ASSIGN_OR_RETURN(const std::string content, ReadTable(path));
+  PW_ASSIGN_OR_RETURN(const std::string content, ReadTable(path_));
   PW_ASSIGN_OR_RETURN(const std::vector<ExecutedRow> rows,
-                      ParseExecutedTable(content, path));
+                      ParseExecutedTable(content, path_));
+  const bool checks = !request.no_check && !request.replays();
   int found = 0;
   for (const ExecutedRow& row : rows) {
     if (row.Key() != row_.Key()) continue;
-    if (options.checks && row.gradients == "unchecked") continue;
+    if (checks && row.gradients == "unchecked") continue;
     ++found;
     differs_ |= row.gradients == "differ";
   }
-  has_run_ = found >= options.runs;
+  has_run_ = found >= request.row_runs;
   return absl::OkStatus();
 }
 
@@ -118,28 +112,23 @@ absl::StatusOr<std::string> RowFile::With(const ExecuteReport& report) const {
   ExecutedRow row = row_;
   row.predicted_s = *report.predicted_iteration_s;
   row.executed_s = report.report.iteration_s;
-  const bool off = (report.check && !report.check->ok()) ||
-                   (report.reference && !report.reference->ok());
-  row.gradients = off                       ? "differ"
-                  : !report.check           ? "unchecked"
-                  : report.check->same_bits ? "bits"
-                                            : "tolerance";
+  row.gradients = !VerdictOf(report).ok()          ? "differ"
+                  : !report.checked                ? "unchecked"
+                  : report.trained.check.same_bits ? "bits"
+                                                   : "tolerance";
   row.peak_activations = CountsText(report.report.peak_activations);
+  const std::vector<double>& planned = report.predicted_peak_activations;
   // Sums of parts, which round.
-  const bool same = std::equal(
-      report.report.peak_activations.begin(),
-      report.report.peak_activations.end(),
-      report.predicted_peak_activations.begin(),
-      report.predicted_peak_activations.end(), [](double run, double planned) {
-        return std::abs(run - planned) <= 1e-9 * planned;
-      });
-  if (!same) {
-    absl::StrAppend(&row.peak_activations,
-                    " != ", CountsText(report.predicted_peak_activations));
+  if (!std::equal(report.report.peak_activations.begin(),
+                  report.report.peak_activations.end(), planned.begin(),
+                  planned.end(), [](double run, double plan) {
+                    return std::abs(run - plan) <= 1e-9 * plan;
+                  })) {
+    absl::StrAppend(&row.peak_activations, " != ", CountsText(planned));
   }
-  row.wall_s = report.wall_s;
-  row.device = report.device;
-  row.libraries = report.libraries;
+  row.wall_s = report.trained.run.wall_s;
+  row.device = report.trained.device;
+  row.libraries = report.trained.libraries;
   return absl::StrCat(content, ExecutedTableLine(row));
 }
 

@@ -43,7 +43,8 @@ std::string PairText(const char* name, int pp, int vpp) {
 StageLayoutBuilder::StageLayoutBuilder(const ModelSpec& model,
                                        const TrainingSpec& training, int stages)
     : model_(model),
-      spread_(training.vocabulary == VocabularyPlacement::kSpread) {
+      spread_(training.vocabulary == VocabularyPlacement::kSpread),
+      prediction_table_(training.prediction_table) {
   layout_.stages.resize(stages);
 }
 
@@ -57,6 +58,7 @@ void StageLayoutBuilder::AddHead(int stage) {
 
 void StageLayoutBuilder::AddMtp(int stage, int64_t count) {
   if (count == 0) return;
+  if (stage > 0 && prediction_table_) AddEmbedding(stage);
   layout_.stages[stage].push_back({BlockKind::kMtpLayer, model_.layers, count});
 }
 

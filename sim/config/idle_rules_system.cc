@@ -107,7 +107,7 @@ const std::vector<IdleRule>& ModelRules() {
        }},
       {{"model.ffn_hidden"},
        [](const RunFacts& facts) {
-         return Unless(!facts.model()->IsExpertLayer(0),
+         return Unless(facts.model()->has_dense_layers(),
                        "where every layer has experts");
        }},
       {{"model.q_lora_rank", "model.qk_nope_head_dim", "model.qk_rope_head_dim",

@@ -64,7 +64,6 @@ void StageLayoutBuilder::AddMtp(int stage, int64_t count) {
 
 void StageLayoutBuilder::AddLayers(int stage, int64_t count) {
   const auto add = [&](BlockKind kind, int64_t layers) {
-    if (layers == 0) return;
     auto& blocks = layout_.stages[stage];
     if (!blocks.empty() && blocks.back().kind == kind) {
       blocks.back().count += layers;
@@ -73,13 +72,13 @@ void StageLayoutBuilder::AddLayers(int stage, int64_t count) {
     }
     next_layer_ += layers;
   };
-  const int64_t dense =
-      model_.has_experts()
-          ? std::clamp<int64_t>(model_.first_dense_layers - next_layer_, 0,
-                                count)
-          : count;
-  add(BlockKind::kDenseLayer, dense);
-  add(BlockKind::kExpertLayer, count - dense);
+  for (const int64_t end = next_layer_ + count; next_layer_ < end;) {
+    const bool experts = model_.IsExpertLayer(next_layer_);
+    int64_t alike = next_layer_ + 1;
+    while (alike < end && model_.IsExpertLayer(alike) == experts) ++alike;
+    add(experts ? BlockKind::kExpertLayer : BlockKind::kDenseLayer,
+        alike - next_layer_);
+  }
 }
 
 StageLayout StageLayoutBuilder::Finish() {

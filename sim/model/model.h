@@ -21,6 +21,8 @@ namespace pipewright {
 struct ModelSpec {
   std::string name;
   std::string source;  // of the numbers below
+  // What its file says and no number below; for the report.
+  std::vector<std::string> notes;
   int64_t layers = 0;  // without multi-token-prediction layers
   int64_t hidden = 0;
   int64_t heads = 0;

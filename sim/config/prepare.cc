@@ -99,6 +99,7 @@ absl::StatusOr<PreparedRun> PrepareAlike(const RunConfig& given,
   }
   PW_ASSIGN_OR_RETURN(const std::optional<ModelSpec> spec,
                       PrepareModel(config, context));
+  if (spec) AddModelNotes(given, *spec, &run.warnings);
   if (spec && config.strategy.framework) {
     const FrameworkFacts facts =
         FrameworkFactsOf(config, sizes, *spec, read.get());

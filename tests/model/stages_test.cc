@@ -59,6 +59,24 @@ TEST_CASE("stages: dense layers come before experts, prediction behind",
   CHECK(layout->stages[1][1].first_layer == 3);
 }
 
+TEST_CASE("stages: experts in every second layer", "[model]") {
+  ModelSpec model = Model("moe-tiny");
+  model.layers = 6;
+  model.first_dense_layers = 1;
+  model.expert_layer_every = 2;
+  CHECK(model.ExpertLayers() == 3);
+  const auto layout = LayoutFromCounts(model, {}, {3, 3});
+  REQUIRE(layout.ok());
+  CHECK(layout->ToString() ==
+        "embedding, 1 layer, 1 expert layer, 1 layer\n"
+        "1 expert layer, 1 layer, 1 expert layer, head\n");
+  CHECK(layout->stages[1][2].first_layer == 5);
+  ModelSpec all = model;
+  all.expert_layer_every = 0;
+  CHECK(all.Parameters() - model.Parameters() ==
+        2 * (all.LayerParameters(2) - model.LayerParameters(2)));
+}
+
 TEST_CASE("stages: layers that do not split are told what would", "[model]") {
   const ModelSpec model = Model("llama3-70b");
   const absl::Status pp = EvenLayout(model, {}, 6, 1).status();

@@ -48,6 +48,10 @@ std::vector<std::string> Differences(const ModelSpec& model) {
     differs("LayerNorm and biases are added");
   }
   if (model.dropout) differs("dropout is left out");
+  if (model.post_norms || !model.pre_norms) {
+    differs("norms stand in front of each part alone");
+  }
+  if (model.attention_sinks) differs("sinks of attention are left out");
   if (model.has_experts()) {
     differs(
         "every expert gets equally many rows, which no router is sure to give");

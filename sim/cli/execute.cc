@@ -14,7 +14,6 @@
 #include "execute/report/execute_run.h"
 #include "execute/transport/nccl_transport.h"
 #include "execute/transport/socket_job.h"
-#include "sim/base/exceptions.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 #include "sim/cli/verbs.h"

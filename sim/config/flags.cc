@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "sim/base/status.h"
 #include "sim/config/config_fields.h"
+#include "sim/model/model.h"
 #include "sim/schedule/registry.h"
 
 namespace pipewright {
@@ -18,7 +19,12 @@ bool IsSystemFile(const std::string& value) {
 }
 
 bool IsModelFile(const std::string& value) {
-  return absl::StrContains(value, '/') || absl::EndsWith(value, ".json");
+  if (absl::StrContains(value, '/') || absl::EndsWith(value, ".json")) {
+    return true;
+  }
+  struct stat info;
+  return !FindModel(value).ok() && ::stat(value.c_str(), &info) == 0 &&
+         S_ISDIR(info.st_mode);
 }
 
 bool IsScheduleFile(const std::string& value, const std::string& path) {

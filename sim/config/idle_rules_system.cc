@@ -101,13 +101,32 @@ const char* NeedsSystem(const RunFacts& facts) {
 const std::vector<IdleRule>& ModelRules() {
   static const std::vector<IdleRule> rules = {
       {{"model.expert_ffn_hidden", "model.shared_ffn_hidden",
-        "model.first_dense_layers"},
+        "model.first_dense_layers", "model.expert_layer_every",
+        "model.router_bias", "model.expert_bias", "model.shared_gate"},
        [](const RunFacts& facts) {
          return Unless(facts.model()->has_experts(), "without model.experts");
        }},
+      {{"model.shared_gate"},
+       [](const RunFacts& facts) {
+         return Unless(facts.model()->shared_ffn_hidden > 0,
+                       "without model.shared_ffn_hidden");
+       }},
+      {{"model.qk_norm_whole", "model.qk_norm_weights"},
+       [](const RunFacts& facts) {
+         return Unless(facts.model()->qk_norm, "without model.qk_norm");
+       }},
+      {{"model.qk_norm_whole"},
+       [](const RunFacts& facts) {
+         return Unless(facts.model()->qk_norm_weights,
+                       "with a norm that has no weights");
+       }},
+      {{"model.projection_bias"},
+       [](const RunFacts& facts) {
+         return Unless(!facts.model()->bias, "with model.bias");
+       }},
       {{"model.ffn_hidden"},
        [](const RunFacts& facts) {
-         return Unless(!facts.model()->IsExpertLayer(0),
+         return Unless(facts.model()->has_dense_layers(),
                        "where every layer has experts");
        }},
       {{"model.q_lora_rank", "model.qk_nope_head_dim", "model.qk_rope_head_dim",
@@ -127,11 +146,13 @@ const std::vector<IdleRule>& ModelRules() {
                            facts.model()->full_attention_every != 1,
                        "with model.full_attention_every 1");
        }},
-      {{"model.full_attention_every"},
+      {{"model.full_attention_every", "model.full_attention_first",
+        "model.chunked_window"},
        [](const RunFacts& facts) {
          return Unless(facts.model()->window > 0, "without model.window");
        }},
-      {{"model.kv_heads", "model.head_dim", "model.qkv_bias", "model.qk_norm"},
+      {{"model.kv_heads", "model.head_dim", "model.qkv_bias", "model.qk_norm",
+        "model.qk_norm_whole", "model.qk_norm_weights"},
        [](const RunFacts& facts) {
          return Unless(!facts.model()->has_mla(),
                        "with latent attention (model.kv_lora_rank)");

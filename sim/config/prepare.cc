@@ -100,6 +100,7 @@ absl::StatusOr<PreparedRun> PrepareAlike(const RunConfig& given,
   PW_ASSIGN_OR_RETURN(const std::optional<ModelSpec> spec,
                       PrepareModel(config, context));
   PW_RETURN_IF_ERROR(CheckFramework(config, sizes));
+  if (spec) AddModelNotes(given, *spec, &run.warnings);
   if (spec && config.strategy.framework) {
     const FrameworkFacts facts =
         FrameworkFactsOf(config, sizes, *spec, read.get());

@@ -73,6 +73,18 @@ absl::StatusOr<std::optional<ModelSpec>> PrepareModel(const RunConfig& config,
   return std::optional<ModelSpec>(model);
 }
 
+void AddModelNotes(const RunConfig& given, const ModelSpec& model,
+                   std::vector<std::string>* warnings) {
+  warnings->insert(warnings->end(), model.notes.begin(), model.notes.end());
+  if (!given.model.hf || given.model.sequence || given.strategy.sequence ||
+      given.sequences.lengths) {
+    return;
+  }
+  warnings->push_back(absl::StrCat(
+      "model.hf says no length of a sample; here it is the longest that ",
+      "positions allow, ", model.sequence, " tokens (--sequence N)"));
+}
+
 std::optional<double> MicrobatchTokens(const RunConfig& config,
                                        const std::optional<ModelSpec>& model) {
   const StrategyChoice& strategy = config.strategy;

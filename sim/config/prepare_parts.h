@@ -229,6 +229,10 @@ absl::StatusOr<StageLayout> PrepareLayout(
 absl::Status CheckBytes(const RunConfig& config, const RunSizes& sizes,
                         const PreparedModel& model);
 
+// What the model's file leaves out or open.
+void AddModelNotes(const RunConfig& given, const ModelSpec& model,
+                   std::vector<std::string>* warnings);
+
 // Tokens of a microbatch; nothing where neither a model nor the strategy
 // tells.
 std::optional<double> MicrobatchTokens(const RunConfig& config,

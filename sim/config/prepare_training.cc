@@ -1,4 +1,5 @@
 // How the model is trained and laid out, and the bytes that follow from it.
+#include <algorithm>
 #include <cstdint>
 #include <set>
 
@@ -210,6 +211,8 @@ absl::StatusOr<TrainingSpec> PrepareTraining(
   training.moment_bytes =
       strategy.moment_bytes_per_parameter.value_or(training.moment_bytes);
   training.vocabulary = strategy.vocabulary.value_or(training.vocabulary);
+  training.prediction_table =
+      strategy.framework.value_or(Framework::kMegatron) == Framework::kMegatron;
   PW_ASSIGN_OR_RETURN(training.execution, PrepareExecution(config));
   // There are no passes of another one.
   if (sizes.microbatches == 1) {
@@ -303,17 +306,23 @@ std::vector<double> StoredParameters(const PreparedModel& model) {
 
 double TiedGradientBytes(const PreparedModel& model) {
   double parameters = 0;
-  for (const std::vector<StageBlock>& blocks : model.layout.stages) {
-    for (const StageBlock& block : blocks) {
-      if (block.kind != BlockKind::kHead) continue;
+  // The table of a stage with multi-token prediction has a copy on the first
+  // one (Megatron-LM, megatron/core/distributed/finalize_model_grads.py).
+  double predicted = 0;
+  const auto& stages = model.layout.stages;
+  for (size_t stage = 0; stage < stages.size(); ++stage) {
+    for (const StageBlock& block : stages[stage]) {
+      const bool is_copy =
+          block.kind == BlockKind::kEmbedding && block.part == 1 && stage > 0;
+      if (block.kind != BlockKind::kHead && !is_copy) continue;
       for (const ModelOp& op : model.Ops(block.kind, block.first_layer)) {
-        if (op.is_tied && !op.is_frozen) {
-          parameters += block.part * op.parameters;
-        }
+        if (op.is_frozen) continue;
+        if (op.is_tied) parameters += block.part * op.parameters;
+        if (op.kind == OpClass::kLookup) predicted = op.parameters;
       }
     }
   }
-  return model.training.gradient_bytes * parameters;
+  return model.training.gradient_bytes * std::max(parameters, predicted);
 }
 
 std::vector<double> GradientBytes(const RunConfig& config,

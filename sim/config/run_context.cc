@@ -7,6 +7,7 @@
 #include "sim/base/file.h"
 #include "sim/base/status.h"
 #include "sim/model/hf_config.h"
+#include "sim/model/hf_files.h"
 #include "sim/profile/profile.h"
 #include "sim/sequences/lengths.h"
 #include "sim/topology/system.h"
@@ -90,8 +91,18 @@ absl::StatusOr<ModelSpec> RunContext::Model(const std::string& preset) {
 
 absl::StatusOr<ModelSpec> RunContext::HuggingFaceModel(
     const FieldPlace& field, const std::string& path) {
-  return Parsed(field, path, InputKind::kConfiguration, &model_files_,
-                &ModelFromHuggingFace);
+  const absl::StatusOr<std::string> file = HuggingFaceFile(path);
+  PW_RETURN_IF_ERROR(Prefix(field, file.status()));
+  absl::StatusOr<ModelSpec> model =
+      Parsed(field, *file, InputKind::kConfiguration, &model_files_,
+             &ModelFromHuggingFace);
+  if (*file != path) {
+    const std::lock_guard<std::mutex> lock(digests_mutex_);
+    if (const auto known = digests_.find(*file); known != digests_.end()) {
+      digests_[path] = known->second;
+    }
+  }
+  return model;
 }
 
 absl::StatusOr<std::shared_ptr<const Profile>> RunContext::CalibrationProfile(

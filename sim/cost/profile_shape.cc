@@ -88,8 +88,8 @@ absl::StatusOr<ProfileModel> ProfileModelOf(const ModelSpec& model) {
 
 std::vector<ProfilePart> LayerPartsOf(const ModelSpec& model) {
   std::vector<ProfilePart> parts;
-  if (!model.IsExpertLayer(0)) parts.push_back(ProfilePart::kLayer);
-  if (model.has_experts() && model.first_dense_layers < model.layers) {
+  if (model.has_dense_layers()) parts.push_back(ProfilePart::kLayer);
+  if (model.ExpertLayers() > 0) {
     parts.push_back(ProfilePart::kExpertLayer);
   }
   return parts;

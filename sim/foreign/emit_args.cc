@@ -149,7 +149,14 @@ bool HasSigmoidRouter(const std::string& model) {
 
 void Emitter::Experts() {
   Flag(absl::StrCat("num-experts ", model.experts));
-  if (model.first_dense_layers > 0) {
+  if (model.expert_layer_every > 1) {
+    std::vector<int> has(model.layers);
+    for (int64_t layer = model.first_dense_layers; layer < model.layers;
+         layer += model.expert_layer_every) {
+      has[layer] = 1;
+    }
+    Flag(absl::StrCat("moe-layer-freq '[", absl::StrJoin(has, ","), "]'"));
+  } else if (model.first_dense_layers > 0) {
     Flag(absl::StrCat("moe-layer-freq '([0]*", model.first_dense_layers,
                       "+[1]*", model.layers - model.first_dense_layers, ")'"));
   }
@@ -186,6 +193,16 @@ std::string NotOfMegatron(const ModelSpec& model) {
   if (model.token_types > 0 || model.pooler || model.masked_lm_head ||
       model.embedding_norm) {
     return "parts of BERT";
+  }
+  if (model.post_norms || !model.pre_norms || model.qk_norm_whole) {
+    return "norms in other places";
+  }
+  if (model.attention_sinks) return "attention sinks";
+  if (model.chunked_window || model.full_attention_first > 0) {
+    return "windows of this kind";
+  }
+  if (model.expert_bias || model.projection_bias || model.shared_gate) {
+    return "biases and gates of single parts";
   }
   if (!model.causal) return "attention that is not causal";
   if (!model.final_norm) return "no norm behind the last layer";

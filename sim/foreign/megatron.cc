@@ -320,13 +320,25 @@ class MegatronFile {
     }
     const auto first = std::find_if(pattern->begin(), pattern->end(),
                                     [](int64_t has) { return has != 0; });
-    if (std::find(first, pattern->end(), 0) != pattern->end()) {
+    const auto second =
+        first == pattern->end()
+            ? first
+            : std::find_if(first + 1, pattern->end(),
+                           [](int64_t has) { return has != 0; });
+    const int64_t start = first - pattern->begin();
+    const int64_t every = second == pattern->end() ? 1 : second - first;
+    for (int64_t layer = start; layer < layers; ++layer) {
+      if (((*pattern)[layer] != 0) == ((layer - start) % every == 0)) continue;
       return keys_.Wrong("moe_layer_freq",
-                         "dense layers at the start and experts in all others; "
-                         "layers that alternate have no field");
+                         "dense layers at the start, then experts in each "
+                         "layer or in every so many");
     }
-    keys_.Set("model.first_dense_layers",
-              absl::StrCat(first - pattern->begin()), "moe_layer_freq");
+    keys_.Set("model.first_dense_layers", absl::StrCat(start),
+              "moe_layer_freq");
+    if (every > 1) {
+      keys_.Set("model.expert_layer_every", absl::StrCat(every),
+                "moe_layer_freq");
+    }
     return absl::OkStatus();
   }
 

@@ -17,12 +17,12 @@ std::vector<std::string> HuggingFaceTypes();
 
 // `source_name` is put in front of messages and becomes the model's source.
 // Keys with a default in the transformers library may be left out. The
-// sequence is max_position_embeddings, which is the longest one; a training
-// run mostly sets strategy.sequence. attention_bias without mlp_bias counts no
-// bias on the output projection (hidden values a layer).
-// Errors: kInvalidArgument for text that is no JSON object, an unknown
-// model_type (with the known ones), a missing key (with what it is for), a
-// value that is no size.
+// sequence is max_position_embeddings, the longest one: who runs the model says
+// which it is. Of llama4 and gemma3 text_config is read, and a note says so.
+// Errors: kInvalidArgument for text that is no JSON object, a key that stands
+// twice in one object, an unknown model_type (with the known ones), a type or
+// a key whose part no field has (with its value), a missing key (with what it
+// is for), a value that is no size.
 absl::StatusOr<ModelSpec> ModelFromHuggingFace(absl::string_view text,
                                                absl::string_view source_name);
 

@@ -39,7 +39,7 @@ std::vector<Linear> AttentionLinears(const ModelSpec& model) {
   if (!model.has_mla()) {
     const int64_t keys = model.kv_heads * model.HeadDim();
     return {{hidden, queries + 2 * keys, model.qkv_bias},
-            {values, hidden, model.bias}};
+            {values, hidden, model.bias || model.projection_bias}};
   }
   std::vector<Linear> linears = {
       {hidden, model.kv_lora_rank + model.qk_rope_head_dim},
@@ -55,9 +55,10 @@ std::vector<Linear> AttentionLinears(const ModelSpec& model) {
   return linears;
 }
 
-std::vector<Linear> FeedForwardLinears(const ModelSpec& model, int64_t width) {
-  return {{model.hidden, (model.gated ? 2 : 1) * width, model.bias},
-          {width, model.hidden, model.bias}};
+std::vector<Linear> FeedForwardLinears(const ModelSpec& model, int64_t width,
+                                       bool bias) {
+  return {{model.hidden, (model.gated ? 2 : 1) * width, bias},
+          {width, model.hidden, bias}};
 }
 
 double SumOf(const std::vector<Linear>& linears, int64_t lora_rank) {
@@ -73,45 +74,65 @@ double NormParameters(const ModelSpec& model, int64_t width) {
   return (model.layer_norm ? 2 : 1) * Real(width);
 }
 
-// `experts`: so many of a layer's are counted.
-double LayerParametersWith(const ModelSpec& model, int64_t layer,
-                           int64_t experts) {
-  const int64_t rank = model.lora_rank;
-  double sum = SumOf(AttentionLinears(model), rank) +
-               2 * NormParameters(model, model.hidden);
-  if (model.qk_norm) sum += 2 * NormParameters(model, model.HeadDim());
+// Norms around and within the attention and feed-forward parts.
+double LayerNorms(const ModelSpec& model) {
+  const int norms = (model.pre_norms ? 2 : 0) + (model.post_norms ? 2 : 0);
+  double sum = norms * NormParameters(model, model.hidden);
   if (model.has_mla()) {
-    sum += NormParameters(model, model.q_lora_rank + model.kv_lora_rank);
+    return sum + NormParameters(model, model.q_lora_rank + model.kv_lora_rank);
   }
-  if (model.IsExpertLayer(layer)) {
-    sum += Product(model.hidden, model.experts);  // the router
-    sum += Real(experts) *
-           SumOf(FeedForwardLinears(model, model.expert_ffn_hidden), 0);
-    if (model.shared_ffn_hidden > 0) {
-      sum += SumOf(FeedForwardLinears(model, model.shared_ffn_hidden), rank);
-    }
-  } else {
-    sum += SumOf(FeedForwardLinears(model, model.ffn_hidden), rank);
-  }
-  return sum;
+  if (!model.qk_norm || !model.qk_norm_weights) return sum;
+  const int64_t heads = model.qk_norm_whole ? model.heads + model.kv_heads : 2;
+  return sum + NormParameters(model, heads * model.HeadDim());
+}
+
+// `experts`: so many of a layer's are counted.
+double ExpertPart(const ModelSpec& model, int64_t experts) {
+  double sum = Product(model.hidden, model.experts);  // the router
+  if (model.router_bias) sum += Real(model.experts);
+  sum +=
+      Real(experts) * SumOf(FeedForwardLinears(model, model.expert_ffn_hidden,
+                                               model.expert_bias),
+                            0);
+  if (model.shared_ffn_hidden == 0) return sum;
+  sum += SumOf(FeedForwardLinears(model, model.shared_ffn_hidden, model.bias),
+               model.lora_rank);
+  return sum + (model.shared_gate ? Real(model.hidden) : 0);
+}
+
+double LayerParametersWith(const ModelSpec& model, bool has_experts,
+                           int64_t experts) {
+  const double sum = SumOf(AttentionLinears(model), model.lora_rank) +
+                     LayerNorms(model) +
+                     (model.attention_sinks ? Real(model.heads) : 0);
+  if (has_experts) return sum + ExpertPart(model, experts);
+  return sum + SumOf(FeedForwardLinears(model, model.ffn_hidden, model.bias),
+                     model.lora_rank);
 }
 
 double AllLayersWith(const ModelSpec& model, int64_t experts) {
-  const int64_t dense = model.has_experts()
-                            ? std::min(model.first_dense_layers, model.layers)
-                            : model.layers;
-  double sum = Real(dense) * LayerParametersWith(model, 0, experts);
-  if (dense < model.layers) {
-    sum += Real(model.layers - dense) *
-           LayerParametersWith(model, model.layers - 1, experts);
+  const int64_t of_experts = model.ExpertLayers();
+  double sum = 0;
+  if (of_experts < model.layers) {
+    sum += Real(model.layers - of_experts) *
+           LayerParametersWith(model, false, experts);
+  }
+  if (of_experts > 0) {
+    sum += Real(of_experts) * LayerParametersWith(model, true, experts);
   }
   return sum;
 }
 
 }  // namespace
 
+int64_t ModelSpec::ExpertLayers() const {
+  if (!has_experts() || first_dense_layers >= layers) return 0;
+  const int64_t every = std::max<int64_t>(1, expert_layer_every);
+  return (layers - first_dense_layers - 1) / every + 1;
+}
+
 double ModelSpec::LayerParameters(int64_t layer) const {
-  return LayerParametersWith(*this, layer, experts);
+  return LayerParametersWith(*this, IsExpertLayer(layer), experts);
 }
 
 double ModelSpec::EmbeddingParameters() const {
@@ -131,7 +152,7 @@ double ModelSpec::HeadParameters() const {
 }
 
 double ModelSpec::MtpLayerParameters() const {
-  return LayerParameters(layers) +
+  return LayerParametersWith(*this, has_experts(), experts) +
          LinearParameters({2 * hidden, hidden}, lora_rank) +
          3 * NormParameters(*this, hidden);
 }
@@ -172,6 +193,7 @@ absl::Status CheckModel(const ModelSpec& model) {
       {"expert_ffn_hidden", model.expert_ffn_hidden, from_experts, kAny},
       {"shared_ffn_hidden", model.shared_ffn_hidden, 0, kAny},
       {"first_dense_layers", model.first_dense_layers, 0, model.layers},
+      {"expert_layer_every", model.expert_layer_every, 0, model.layers},
       {"q_lora_rank", model.q_lora_rank, 0, kAny},
       {"kv_lora_rank", model.kv_lora_rank, 0, kAny},
       {"qk_nope_head_dim", model.qk_nope_head_dim, from_mla, kAny},
@@ -182,9 +204,9 @@ absl::Status CheckModel(const ModelSpec& model) {
       {"lora_rank", model.lora_rank, 0, kAny},
       {"window", model.window, 0, kAny},
       {"full_attention_every", model.full_attention_every, 0, model.layers},
+      {"full_attention_first", model.full_attention_first, 0, model.layers},
       // A model of experts alone needs no dense width.
-      {"ffn_hidden", model.ffn_hidden,
-       model.has_experts() && model.first_dense_layers == 0 ? 0 : 1, kAny},
+      {"ffn_hidden", model.ffn_hidden, model.has_dense_layers() ? 1 : 0, kAny},
   };
   for (const Size& size : sizes) {
     if (size.value >= size.least && size.value <= size.most) continue;

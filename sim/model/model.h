@@ -21,6 +21,8 @@ namespace pipewright {
 struct ModelSpec {
   std::string name;
   std::string source;  // where the numbers below are from
+  // What its file says and no number below; for the report.
+  std::vector<std::string> notes;
   int64_t layers = 0;  // without multi-token-prediction layers
   int64_t hidden = 0;
   int64_t heads = 0;
@@ -35,15 +37,21 @@ struct ModelSpec {
   bool dropout = false;  // masks of one byte an element are kept
 
   // What one-vector parameters there are.
-  bool layer_norm = false;      // weight and bias, against RMSNorm's weight
-  bool qkv_bias = false;        // for queries, keys and values
-  bool bias = false;            // for every other linear layer of a block
-  bool qk_norm = false;         // norms of one head_dim on queries and keys
-  bool final_norm = true;       // behind the last layer
-  int64_t positions = 0;        // rows of a learned position table
-  int64_t token_types = 0;      // BERT: rows of the segment table
-  bool embedding_norm = false;  // BERT
-  bool pooler = false;          // BERT: a hidden x hidden layer with bias
+  bool layer_norm = false;       // weight and bias, against RMSNorm's weight
+  bool qkv_bias = false;         // for queries, keys and values
+  bool projection_bias = false;  // for the projection behind attention
+  bool bias = false;             // for every other linear layer of a block
+  bool qk_norm = false;          // norms of one head_dim on queries and keys
+  bool qk_norm_whole = false;    // with qk_norm: over all heads together
+  bool qk_norm_weights = true;   // with qk_norm: Llama 4's have none
+  bool pre_norms = true;         // in front of attention and feed-forward part
+  bool post_norms = false;       // behind each, before the residual (Gemma)
+  bool attention_sinks = false;  // a value a head in each softmax (GPT-OSS)
+  bool final_norm = true;        // behind the last layer
+  int64_t positions = 0;         // rows of a learned position table
+  int64_t token_types = 0;       // BERT: rows of the segment table
+  bool embedding_norm = false;   // BERT
+  bool pooler = false;           // BERT: a hidden x hidden layer with bias
   // BERT's head: hidden x hidden with bias, a norm and a bias of vocabulary.
   bool masked_lm_head = false;
 
@@ -53,6 +61,12 @@ struct ModelSpec {
   int64_t expert_ffn_hidden = 0;
   int64_t shared_ffn_hidden = 0;  // all shared experts together
   int64_t first_dense_layers = 0;
+  // Behind those, every so many layers one has experts, the first one too; 0
+  // and 1: all have.
+  int64_t expert_layer_every = 0;
+  bool router_bias = false;
+  bool expert_bias = false;  // in both products of an expert
+  bool shared_gate = false;  // hidden values that weigh the shared experts
 
   // Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1);
   // kv_lora_rank == 0: none. heads query heads of qk_nope + qk_rope.
@@ -76,15 +90,19 @@ struct ModelSpec {
 
   // Attention to the last `window` tokens alone; 0: to all before. With
   // full_attention_every = n every n-th layer attends to all (2: GPT-OSS, where
-  // layers 1, 3, ... do; 0: none).
+  // layers 1, 3, ... do; 0: none), and the first full_attention_first do.
+  // chunked_window: to the beginning of their chunk of `window` tokens (Llama
+  // 4).
   int64_t window = 0;
   int64_t full_attention_every = 0;
+  int64_t full_attention_first = 0;
+  bool chunked_window = false;
 
   // Tokens that a layer attends to; 0: all before.
   int64_t WindowOf(int64_t layer) const {
     const bool full =
         full_attention_every > 0 && (layer + 1) % full_attention_every == 0;
-    return full ? 0 : window;
+    return full || layer < full_attention_first ? 0 : window;
   }
   // Layers of a kind with one number have the same operations.
   int64_t ClassOf(int64_t layer) const {
@@ -92,7 +110,8 @@ struct ModelSpec {
   }
   // Layers of a kind differ: some are frozen, or some have a window.
   bool layers_differ() const {
-    return frozen_layers > 0 || (window > 0 && full_attention_every > 1);
+    return frozen_layers > 0 || (window > 0 && (full_attention_every > 1 ||
+                                                full_attention_first > 0));
   }
 
   bool has_experts() const { return experts > 0; }
@@ -105,8 +124,13 @@ struct ModelSpec {
   int64_t ValueDim() const { return has_mla() ? v_head_dim : HeadDim(); }
   // True for layers whose feed-forward part is experts.
   bool IsExpertLayer(int64_t layer) const {
-    return has_experts() && layer >= first_dense_layers;
+    return has_experts() && layer >= first_dense_layers &&
+           (expert_layer_every < 2 ||
+            (layer - first_dense_layers) % expert_layer_every == 0);
   }
+  // Without those of multi-token prediction, which all have experts if any has.
+  int64_t ExpertLayers() const;
+  bool has_dense_layers() const { return ExpertLayers() < layers; }
 
   // Parameters, LoRA's matrices included: beside queries, keys and values as
   // one linear layer, gate and up as one, and every other linear layer of a

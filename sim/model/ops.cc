@@ -52,13 +52,13 @@ void AddLayer(OpsBuilder& builder, bool has_experts, int64_t layer) {
     AddAttention(builder);
   }
   builder.MarkAll(OpPart::kAttention);
-  builder.Norm(kFeedForwardNorm, AsDouble(model.hidden),
-               builder.residual_tokens(), true);
+  builder.Input(kFeedForwardNorm);
   if (has_experts) {
     AddExperts(builder);
   } else {
     AddFeedForward(builder, AsDouble(model.ffn_hidden), "");
   }
+  builder.PostNorm("feed-forward post norm");
   builder.Residual("feed-forward residual");
 }
 

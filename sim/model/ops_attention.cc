@@ -22,8 +22,12 @@ Core CoreOf(const OpsBuilder& builder) {
   // The first tokens of a sequence have fewer before them than the window.
   if (const double window = builder.window(); window > 0 && window < sequence) {
     const double part = window / sequence;
-    core.scores = core.stored * (model.causal ? part * (1 - part / 2)
-                                              : std::min(1.0, 2 * part));
+    if (model.chunked_window) {
+      core.scores *= part;
+    } else {
+      core.scores = core.stored * (model.causal ? part * (1 - part / 2)
+                                                : std::min(1.0, 2 * part));
+    }
   }
   core.flops = 2 * core.scores * AsDouble(model.QueryDim() + model.ValueDim());
   return core;
@@ -152,6 +156,13 @@ void AddCore(OpsBuilder& builder, double key_value_width, double rows) {
   // One fp32 sum a row and head.
   op.saved_until_backward =
       queries + keys_and_values + (flash ? 4 * tokens * heads : 0);
+  if (model.attention_sinks) {
+    op.parameters = heads;
+    op.is_frozen = builder.is_frozen();
+    // The sum of each row and what its gradient is made of, in fp32.
+    op.work[static_cast<int>(OpPass::kBackwardInput)].bytes +=
+        2 * 4 * tokens * heads;
+  }
   // With context parallelism the output is kept as the kernel made it, split
   // by heads, besides what the projection keeps (Transformer Engine from
   // release 2.8 on).
@@ -183,7 +194,7 @@ void AddAttention(OpsBuilder& builder) {
   const double hidden = AsDouble(model.hidden);
   const double head_dim = AsDouble(model.HeadDim());
   const double tp = builder.tp();
-  builder.Norm("attention norm", hidden, builder.residual_tokens(), true);
+  builder.Input("attention norm");
   // KvHeads is that of a device, which may be a copy.
   const double width =
       (builder.Heads() + 2 * builder.KvHeads()) * head_dim * tp;
@@ -196,7 +207,10 @@ void AddAttention(OpsBuilder& builder) {
   if (model.qk_norm) {
     ModelOp& norm =
         builder.Elementwise("query and key norm", 2 * rotated, 4 * rotated);
-    norm.parameters = 2 * head_dim;
+    const double heads =
+        model.qk_norm_whole ? builder.Heads() + builder.KvHeads() : 2;
+    norm.parameters = model.qk_norm_weights ? heads * head_dim : 0;
+    if (model.layer_norm) norm.parameters *= 2;
     norm.is_frozen = builder.is_frozen();
     norm.saved_until_backward = rotated;
   }
@@ -205,7 +219,9 @@ void AddAttention(OpsBuilder& builder) {
   }
   AddCore(builder, 2 * builder.KvHeads() * head_dim, builder.Heads());
   builder.Linear("attention projection", AsDouble(model.heads) * head_dim,
-                 hidden, OpsBuilder::Split::kRow, model.bias);
+                 hidden, OpsBuilder::Split::kRow,
+                 model.bias || model.projection_bias);
+  builder.PostNorm("attention post norm");
   builder.Residual("attention residual");
 }
 
@@ -217,7 +233,7 @@ void AddLatentAttention(OpsBuilder& builder) {
   const double rope = AsDouble(model.qk_rope_head_dim);
   const double latent = AsDouble(model.kv_lora_rank);
   const double tokens = builder.residual_tokens();
-  builder.Norm("attention norm", hidden, tokens, true);
+  builder.Input("attention norm");
   const double query_width = heads * AsDouble(model.QueryDim());
   if (model.q_lora_rank > 0) {
     const double rank = AsDouble(model.q_lora_rank);
@@ -242,6 +258,7 @@ void AddLatentAttention(OpsBuilder& builder) {
   AddCore(builder, key_value_width, builder.Heads());
   builder.Linear("attention projection", heads * AsDouble(model.ValueDim()),
                  hidden, Split::kRow, model.bias);
+  builder.PostNorm("attention post norm");
   builder.Residual("attention residual");
 }
 

@@ -62,6 +62,21 @@ ModelOp& OpsBuilder::Norm(const std::string& name, double width, double tokens,
   return Add(std::move(op));
 }
 
+void OpsBuilder::Input(const char* name) {
+  const double width = AsDouble(model_.hidden);
+  if (model_.pre_norms) {
+    Norm(name, width, residual_tokens_, true);
+    return;
+  }
+  Elementwise(name, 0, 0).saved_until_weight =
+      operand_bytes() * residual_tokens_ * width;
+}
+
+void OpsBuilder::PostNorm(const std::string& name) {
+  if (!model_.post_norms) return;
+  Norm(name, AsDouble(model_.hidden), residual_tokens_, false);
+}
+
 void OpsBuilder::FillGemm(ModelOp& op) const {
   op.is_wide = is_head_ || op.part == OpPart::kRouter;
   const double operand = op.is_wide ? kElement : operand_bytes();

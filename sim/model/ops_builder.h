@@ -41,6 +41,12 @@ class OpsBuilder {
   ModelOp& Norm(const std::string& name, double width, double tokens,
                 bool feeds_linear);
 
+  // What the attention or feed-forward part begins with: its norm, or where
+  // the model has none there, the residual stream as it is.
+  void Input(const char* name);
+  // The norm of its result, if the model has any.
+  void PostNorm(const std::string& name);
+
   // inputs x outputs of the whole layer, before the split. `adapted`: low-rank
   // adapters stand beside it where the model has any. Its input is kept
   // by the op before it.

@@ -32,7 +32,8 @@ ModelOp Grouped(const OpsBuilder& builder, const std::string& name, double rows,
   op.n = outputs;
   op.k = inputs;
   op.count = experts;
-  op.parameters = experts * outputs * inputs;
+  op.parameters = experts * outputs * inputs +
+                  (builder.model().expert_bias ? experts * outputs : 0);
   op.is_expert = true;
   if (builder.model().gated) op.inner = width;
   op.part = OpPart::kExperts;
@@ -78,6 +79,18 @@ void AddExchange(const OpsBuilder& builder, double bytes, bool is_dispatch,
   }
 }
 
+// A product of each token with one vector weighs what the shared experts give,
+// which its gradient needs.
+void AddSharedGate(OpsBuilder& builder) {
+  const double hidden = AsDouble(builder.model().hidden);
+  const double tensor =
+      OpsBuilder::kElement * builder.residual_tokens() * hidden;
+  ModelOp& op = builder.Elementwise("shared gate", 3 * tensor, 6 * tensor);
+  op.parameters = hidden;
+  op.is_frozen = builder.is_frozen();
+  op.saved_until_backward = tensor;
+}
+
 }  // namespace
 
 void AddFeedForward(OpsBuilder& builder, double ffn_hidden,
@@ -117,7 +130,7 @@ void AddExperts(OpsBuilder& builder) {
   router.m = builder.residual_tokens();
   router.n = AsDouble(model.experts);
   router.k = hidden;
-  router.parameters = router.n * router.k;
+  router.parameters = router.n * router.k + (model.router_bias ? router.n : 0);
   router.is_frozen = builder.is_frozen();
   router.part = OpPart::kRouter;
   builder.FillGemm(router);
@@ -170,6 +183,7 @@ void AddExperts(OpsBuilder& builder) {
 
   if (model.shared_ffn_hidden > 0) {
     AddFeedForward(builder, AsDouble(model.shared_ffn_hidden), "shared ");
+    if (model.shared_gate) AddSharedGate(builder);
   }
 }
 

@@ -45,7 +45,8 @@ std::string PairText(const char* name, int pp, int vpp) {
 StageLayoutBuilder::StageLayoutBuilder(const ModelSpec& model,
                                        const TrainingSpec& training, int stages)
     : model_(model),
-      spread_(training.vocabulary == VocabularyPlacement::kSpread) {
+      spread_(training.vocabulary == VocabularyPlacement::kSpread),
+      prediction_table_(training.prediction_table) {
   layout_.stages.resize(stages);
 }
 
@@ -59,12 +60,12 @@ void StageLayoutBuilder::AddHead(int stage) {
 
 void StageLayoutBuilder::AddMtp(int stage, int64_t count) {
   if (count == 0) return;
+  if (stage > 0 && prediction_table_) AddEmbedding(stage);
   layout_.stages[stage].push_back({BlockKind::kMtpLayer, model_.layers, count});
 }
 
 void StageLayoutBuilder::AddLayers(int stage, int64_t count) {
   const auto add = [&](BlockKind kind, int64_t layers) {
-    if (layers == 0) return;
     auto& blocks = layout_.stages[stage];
     if (!blocks.empty() && blocks.back().kind == kind) {
       blocks.back().count += layers;
@@ -73,13 +74,13 @@ void StageLayoutBuilder::AddLayers(int stage, int64_t count) {
     }
     next_layer_ += layers;
   };
-  const int64_t dense =
-      model_.has_experts()
-          ? std::clamp<int64_t>(model_.first_dense_layers - next_layer_, 0,
-                                count)
-          : count;
-  add(BlockKind::kDenseLayer, dense);
-  add(BlockKind::kExpertLayer, count - dense);
+  for (const int64_t end = next_layer_ + count; next_layer_ < end;) {
+    const bool experts = model_.IsExpertLayer(next_layer_);
+    int64_t alike = next_layer_ + 1;
+    while (alike < end && model_.IsExpertLayer(alike) == experts) ++alike;
+    add(experts ? BlockKind::kExpertLayer : BlockKind::kDenseLayer,
+        alike - next_layer_);
+  }
 }
 
 StageLayout StageLayoutBuilder::Finish() {

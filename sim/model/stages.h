@@ -41,6 +41,7 @@ class StageLayoutBuilder {
                      int stages);
   void AddEmbedding(int stage);  // nothing where the vocabulary is spread
   void AddLayers(int stage, int64_t count);  // the next ones
+  // With an embedding, unless it is on the first stage, spread or shared.
   void AddMtp(int stage, int64_t count);
   void AddHead(int stage);
   // All layers must have been added.
@@ -49,6 +50,7 @@ class StageLayoutBuilder {
  private:
   const ModelSpec& model_;
   bool spread_;
+  bool prediction_table_;
   int64_t next_layer_ = 0;
   StageLayout layout_;
 };

@@ -125,6 +125,9 @@ struct TrainingSpec {
   double master_bytes = 4;
   double moment_bytes = 8;
   VocabularyPlacement vocabulary = VocabularyPlacement::kEnds;
+  // A stage behind the first that has multi-token prediction has a table of
+  // words of its own (Megatron-LM).
+  bool prediction_table = true;
   ShardedLayers sharded;
   Execution execution;
 

@@ -72,20 +72,27 @@ TEST_CASE("degrees: experts that devices of a rank share are told",
 
 TEST_CASE("degrees: layers that predict are on the last stage, each of them",
           "[config]") {
-  const auto gradients = [](int layers) {
+  const auto run = [](int layers, const std::string& more) {
     return Prepared(
-               RunText("1f1b",
-                       absl::StrCat("preset: gpt-tiny, mtp_layers: ", layers),
-                       "pp: 2, dp: 2"))
-        .lower.gradient_bytes;
+        RunText("1f1b", absl::StrCat("preset: gpt-tiny, mtp_layers: ", layers),
+                absl::StrCat("pp: 2, dp: 2", more)));
   };
+  const auto gradients = [&](int layers) {
+    return run(layers, "").lower.gradient_bytes;
+  };
+  // Megatron's table of words on the stage that predicts.
+  const double table = 4 * 512 * 256;
   const std::vector<double> none = gradients(0);
   const std::vector<double> one = gradients(1);
   const std::vector<double> two = gradients(2);
   CHECK(one[0] == none[0]);
   CHECK(two[0] == none[0]);
   CHECK(one[1] > 1.05 * none[1]);
-  CHECK(two[1] - none[1] == Approx(2 * (one[1] - none[1])));
+  CHECK(two[1] - none[1] - table == Approx(2 * (one[1] - none[1] - table)));
+  CHECK(run(0, "").lower.tied_bytes == 0);
+  CHECK(run(1, "").lower.tied_bytes == table);
+  CHECK(run(1, ", framework: megatron").lower.tied_bytes == table);
+  CHECK(run(1, ", framework: torchtitan").lower.tied_bytes == 0);
 }
 
 TEST_CASE("degrees: three chunks have a third of what a rank has", "[config]") {

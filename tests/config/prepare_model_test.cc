@@ -209,6 +209,16 @@ TEST_CASE("prepare: a model comes from a config.json", "[config]") {
   CHECK(run.model == path);
   CHECK(run.prepared_model->spec.ffn_hidden == 14336);
   CHECK(run.prepared_model->spec.layers == 16);
+  // Positions are no length of a sample.
+  CHECK(Warns(run, "the longest that positions allow, 8192 tokens"));
+  const std::string hf = absl::StrCat("hf: ", path);
+  CHECK(!Warns(Prepared(Run(hf, "pp: 2, sequence: 4096")), "positions allow"));
+  CHECK(!Warns(Prepared(Run(hf + ", sequence: 4096", "pp: 2")),
+               "positions allow"));
+  // The folder of the file.
+  const std::string parent = path.substr(0, path.rfind('/'));
+  CHECK(Prepared(Run("hf: " + parent, "pp: 2")).prepared_model->spec.hidden ==
+        4096);
 }
 
 TEST_CASE("prepare: times are estimated for a device", "[config]") {

@@ -62,6 +62,27 @@ TEST_CASE("flops: a causal mask halves attention where it is asked to",
         ModelFlopsPerToken(bert, 512, true));
 }
 
+TEST_CASE("flops: windows, chunks and layers that have none", "[model]") {
+  ModelSpec model = FindModel("gpt-tiny").value();
+  const auto extra = [&] {
+    const double windowed = ModelFlopsPerToken(model, 1024, true);
+    ModelSpec all = model;
+    all.window = 0;
+    return (ModelFlopsPerToken(all, 1024, true) - windowed);
+  };
+  model.window = 256;
+  // Of the half that a causal mask leaves: 1/4 * (2 - 1/4).
+  const double saved = extra();
+  model.chunked_window = true;
+  // 1/4.
+  CHECK(extra() / saved == Approx((1 - 0.25) / (1 - 0.25 * 1.75)));
+  model.chunked_window = false;
+  model.full_attention_first = 4;
+  CHECK(extra() / saved == Approx(12.0 / 16));
+  model.full_attention_every = 4;
+  CHECK(extra() / saved == Approx(9.0 / 16));
+}
+
 TEST_CASE("flops: frozen weights need no gradient", "[model]") {
   ModelSpec model = Preset("llama3-8b");
   const double whole = ModelFlopsPerToken(model, 8192, false);

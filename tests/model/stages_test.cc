@@ -54,8 +54,27 @@ TEST_CASE("stages: dense layers come before experts, prediction behind",
                          "embedding, 2 layers\n1 layer, 1 expert layer\n"
                          "2 expert layers\n"));
   CHECK(absl::EndsWith(
-      text, "1 expert layer, 1 multi-token-prediction layer, head\n"));
+      text,
+      "1 expert layer, embedding, 1 multi-token-prediction layer, head\n"));
   CHECK(layout->stages[1][1].first_layer == 3);
+}
+
+TEST_CASE("stages: experts in every second layer", "[model]") {
+  ModelSpec model = Model("moe-tiny");
+  model.layers = 6;
+  model.first_dense_layers = 1;
+  model.expert_layer_every = 2;
+  CHECK(model.ExpertLayers() == 3);
+  const auto layout = LayoutFromCounts(model, {}, {3, 3});
+  REQUIRE(layout.ok());
+  CHECK(layout->ToString() ==
+        "embedding, 1 layer, 1 expert layer, 1 layer\n"
+        "1 expert layer, 1 layer, 1 expert layer, head\n");
+  CHECK(layout->stages[1][2].first_layer == 5);
+  ModelSpec all = model;
+  all.expert_layer_every = 0;
+  CHECK(all.Parameters() - model.Parameters() ==
+        2 * (all.LayerParameters(2) - model.LayerParameters(2)));
 }
 
 TEST_CASE("stages: layers that do not split are told what would", "[model]") {
@@ -82,9 +101,60 @@ TEST_CASE("stages: Megatron's layout string of DeepSeek-V3", "[model]") {
   const std::string text = layout->ToString();
   CHECK(absl::StartsWith(text, "embedding, 3 layers\n2 expert layers\n"));
   CHECK(absl::EndsWith(
-      text, "2 expert layers\n1 multi-token-prediction layer\nhead\n"));
+      text,
+      "2 expert layers\nembedding, 1 multi-token-prediction layer\nhead\n"));
   const std::vector<int64_t> layers = Layers(*layout);
   CHECK(std::accumulate(layers.begin(), layers.end(), int64_t{0}) == 61);
+}
+
+TEST_CASE("stages: prediction behind the first stage has a table of its own",
+          "[model]") {
+  ModelSpec model = Model("gpt-tiny");
+  model.layers = 2;
+  model.mtp_layers = 1;
+  const auto text = [&](const TrainingSpec& training,
+                        const std::vector<int64_t>& counts) {
+    return LayoutFromCounts(model, training, counts)->ToString();
+  };
+  CHECK(text({}, {1, 1}) ==
+        "embedding, 1 layer\n"
+        "1 layer, embedding, 1 multi-token-prediction layer, head\n");
+  CHECK(text({}, {2}) ==
+        "embedding, 2 layers, 1 multi-token-prediction layer, head\n");
+  TrainingSpec shared;
+  shared.prediction_table = false;
+  CHECK(text(shared, {1, 1}) ==
+        "embedding, 1 layer\n1 layer, 1 multi-token-prediction layer, head\n");
+  TrainingSpec spread;
+  spread.vocabulary = VocabularyPlacement::kSpread;
+  CHECK(text(spread, {1, 1}) ==
+        "part of embedding, 1 layer, part of head\n"
+        "part of embedding, 1 layer, 1 multi-token-prediction layer, part of "
+        "head\n");
+}
+
+// Megatron-LM builds an embedding with each part that predicts
+// (megatron/core/models/gpt/gpt_model.py): a layer of 1.642 billion parameters,
+// a projection of 0.103 and a table of 0.927.
+TEST_CASE("stages: DeepSeek-V3's prediction adds 2.672 billion parameters",
+          "[model]") {
+  ModelSpec model = Model("deepseek-v3");
+  const auto last = [&](absl::string_view layout) {
+    const StageLayout stages = *ParseLayout(model, {}, layout, 30);
+    double sum = 0;
+    for (const StageBlock& block : stages.stages.back()) {
+      for (const ModelOp& op :
+           BlockOps(model, {}, block.kind, block.first_layer)) {
+        const double part = op.is_expert ? 1.0 / 8 : 1;
+        sum += part * static_cast<double>(block.count) * op.parameters;
+      }
+    }
+    return sum;
+  };
+  const double with = last("Et*4|(tt|)*28tmL");
+  model.mtp_layers = 0;
+  const double without = last("Et*4|(tt|)*28tL");
+  CHECK(with - without == Approx(2.672e9).epsilon(2e-4));
 }
 
 TEST_CASE("stages: a layout string may leave stages empty and nest",

@@ -209,6 +209,11 @@ std::vector<BaseRun> Runs() {
        "model: {preset: gpt-tiny, window: 32}\n"
        "strategy: {pp: 1, microbatches: 4, launch: graphs}\n"
        "costs: {analytic: {device: h100}}\nengine: fast\n"},
+      {"query norms",
+       "schedule: {name: gpipe}\n"
+       "model: {preset: gpt-tiny, qk_norm: true}\n"
+       "strategy: {pp: 1, microbatches: 4}\n"
+       "costs: {analytic: {device: h100}}\nengine: fast\n"},
       {"experts over tensor parallelism",
        "schedule: {name: 1f1b}\n"
        "model: {preset: moe-tiny}\n"

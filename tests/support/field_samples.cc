@@ -46,6 +46,18 @@ std::vector<FieldSample> ModelSamples() {
       {"model.lora_rank", "model", {"4", "8"}},
       {"model.window", "windows", {"32", "64"}},
       {"model.full_attention_every", "windows", {"2", "4"}},
+      {"model.full_attention_first", "windows", {"2", "4"}},
+      {"model.chunked_window", "windows", {"true", "false"}},
+      {"model.expert_layer_every", "experts", {"2", "4"}},
+      {"model.projection_bias", "model", {"true", "false"}},
+      {"model.qk_norm_whole", "query norms", {"true", "false"}},
+      {"model.qk_norm_weights", "query norms", {"true", "false"}},
+      {"model.pre_norms", "model", {"true", "false"}},
+      {"model.post_norms", "model", {"true", "false"}},
+      {"model.attention_sinks", "model", {"true", "false"}},
+      {"model.router_bias", "experts", {"true", "false"}},
+      {"model.expert_bias", "experts", {"true", "false"}},
+      {"model.shared_gate", "experts", {"true", "false"}},
   };
 }
 

@@ -20,7 +20,7 @@ constexpr int64_t kGzipPiece = 1 << 16;
 constexpr unsigned char kFirst = 0x1f;
 constexpr unsigned char kSecond = 0x8b;
 
-// Of the mark that these, the first bytes of a text, begin with.
+// Size of the mark that these, the first bytes of a text, begin with.
 int MarkSize(const char* data, int64_t size) {
   return static_cast<int>(ByteOrderMarkSize({data, static_cast<size_t>(size)}));
 }

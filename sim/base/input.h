@@ -52,7 +52,7 @@ class OpenInput {
 
   // How much was read into `buffer`, 0 at the end. Error: kInvalidArgument.
   absl::StatusOr<int64_t> Read(char* buffer, int64_t size);
-  // Of a regular file; -1 for a pipe, which does not tell.
+  // Bytes of a regular file; -1 for a pipe, which does not tell.
   int64_t size() const { return size_; }
 
  private:

@@ -107,17 +107,18 @@ class Json {
   bool is_object() const { return type_ == Type::kObject; }
   bool is_structured() const { return is_array() || is_object(); }
 
-  // Of the types below the class. Numbers become each other as in C++.
+  // Value as one of the types below the class. Numbers become each other as in
+  // C++.
   template <typename T>
   T get() const = delete;
   const std::string& text() const;
 
-  // Of elements of a list or keys of an object; null has none.
+  // Number of elements of a list or keys of an object; null has none.
   size_t size() const;
   bool empty() const { return size() == 0; }
   void reserve(size_t size);
 
-  // Of a list. Only for integers: 0 is a pointer as well.
+  // Element of a list. Only for integers: 0 is a pointer as well.
   template <typename T>
   requires std::is_integral_v<T> Json& operator[](T index) {
     return At(static_cast<size_t>(index));
@@ -135,7 +136,8 @@ class Json {
   const Json* begin() const;
   const Json* end() const;
 
-  // Of an object. Null becomes an object, and a missing key is added, as null.
+  // Value of a key. Null becomes an object, and a missing key is added, as
+  // null.
   Json& operator[](absl::string_view key);
   Json& operator[](const char* key) { return (*this)[absl::string_view(key)]; }
   // The key is there.
@@ -216,7 +218,7 @@ std::string Json::get<std::string>() const;
 std::string QuotedJson(absl::string_view text);
 void AppendQuotedJson(absl::string_view text, std::string* out);
 
-// Of several equal keys the last one counts. Error: kInvalidArgument, "not
+// The last of several equal keys counts. Error: kInvalidArgument, "not
 // JSON: line 1, column 2: ...".
 absl::StatusOr<Json> ParseJson(absl::string_view text);
 

@@ -11,8 +11,8 @@
 
 namespace pipewright {
 
-// Of what is free, so much is used: libraries' own workspaces and what others
-// take meanwhile need the rest.
+// Part of the free memory that is used: libraries' own workspaces and what
+// others take meanwhile need the rest.
 inline constexpr double kUsableMemory = 0.9;
 
 // `what` needs so much; kResourceExhausted, unless it fits into what is usable

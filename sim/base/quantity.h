@@ -38,7 +38,7 @@ absl::StatusOr<double> ScaleOfSuffix(absl::string_view suffix, Unit unit);
 // For people: four digits and a fitting unit, "18.52 ms", "80 GiB",
 // "450 GBps".
 std::string FormatSeconds(double seconds);
-// Of what may last for days: "26.5 min", "1.5 d".
+// The same for what may last for days: "26.5 min", "1.5 d".
 std::string FormatDuration(double seconds);
 std::string FormatBytes(double bytes);
 std::string FormatBandwidth(double bytes_per_s);

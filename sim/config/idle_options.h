@@ -12,7 +12,7 @@
 
 namespace pipewright {
 
-// Of the fields that `run.config` was given, those without effect, in the
+// The fields that `run.config` was given and that have no effect, in the
 // order of the fields. `run` is otherwise complete.
 std::vector<IdleOption> FindIdleOptions(const PreparedRun& run,
                                         const RunSizes& sizes);

@@ -1,4 +1,4 @@
-// Of schedule, costs and the rest.
+// Rules for schedule, costs and the rest.
 #include <algorithm>
 #include <set>
 #include <vector>

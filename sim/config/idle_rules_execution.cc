@@ -1,4 +1,4 @@
-// Of how layers are launched and exchanged.
+// Rules for how layers are launched and exchanged.
 #include "sim/config/idle_rules.h"
 #include "sim/cost/op_time.h"
 #include "sim/cost/silicon.h"

@@ -1,4 +1,4 @@
-// Of slow devices and links, and of devices that fail.
+// Rules for slow devices and links, and of devices that fail.
 #include <algorithm>
 
 #include "sim/config/idle_rules.h"

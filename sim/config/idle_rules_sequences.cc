@@ -1,4 +1,4 @@
-// Of the lengths of samples.
+// Rules for the lengths of samples.
 #include "sim/config/idle_rules.h"
 
 namespace pipewright {

@@ -1,4 +1,4 @@
-// Of the strategy.
+// Rules for the strategy.
 #include "sim/config/idle_rules.h"
 #include "sim/program/lower.h"
 

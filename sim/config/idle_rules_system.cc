@@ -1,4 +1,4 @@
-// Of model and system.
+// Rules for model and system.
 #include <algorithm>
 
 #include "absl/strings/match.h"

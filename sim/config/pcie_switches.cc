@@ -9,9 +9,8 @@ namespace pipewright {
 
 namespace {
 
-// Of the first of several bundles that copy at once, what each of its flows
-// has: all grow alike until a link is full, and go on without those that cross
-// it.
+// Rate of each flow of the first of several bundles that copy at once: all grow
+// alike until a link is full, and go on without those that cross it.
 double RateOfFirst(const Cluster& cluster,
                    const std::vector<std::vector<LinkLoad>>& bundles) {
   std::map<LinkId, double> room;  // bytes a second

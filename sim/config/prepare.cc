@@ -68,7 +68,7 @@ absl::Status Locate(const RunConfig& config, const absl::Status& status) {
 
 namespace {
 
-// Of a run whose replicas are all alike. `scales` may be null.
+// Prepares a run whose replicas are all alike. `scales` may be null.
 absl::StatusOr<PreparedRun> PrepareAlike(const RunConfig& given,
                                          const TimeScales* scales,
                                          RunContext* context) {

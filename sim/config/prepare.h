@@ -73,7 +73,7 @@ struct PreparedCosts {
   std::shared_ptr<const BlockPrices> prices;  // where they are estimated
   std::optional<PreparedProfile> profile;     // what they were measured with
   std::optional<DeviceSpec> device;  // whose peaks count; the system's else
-  // Of gradients and parameters, "all_reduce over 4"; "": none.
+  // Collectives of gradients and parameters, "all_reduce over 4"; "": none.
   std::string measured_collectives;
   std::shared_ptr<const Jitter> jitter;                    // null: none
   std::shared_ptr<const InterferenceMatrix> interference;  // null: none
@@ -180,7 +180,8 @@ struct PreparedRun {
   PreparedSchedule schedule;
   std::optional<PreparedOffload> offload;  // where the schedule has O passes
   std::optional<PreparedSequences> sequences;  // where lengths are given
-  // Of every rank, with a model; whether it fits is MemoryVerdict's to say.
+  // Memory of every rank, with a model; whether it fits is MemoryVerdict's to
+  // say.
   std::optional<MemoryReport> memory;
   LowerOptions lower;  // what Lower takes of network, costs and strategy
   std::optional<double> tokens;  // of an iteration, all replicas; if known
@@ -193,7 +194,7 @@ struct PreparedRun {
   std::vector<IdleOption> idle;
   std::vector<std::string> warnings;  // those of `idle` too
 
-  // Of `memory`, null without one.
+  // Sizes in `memory`, null without one.
   const ScheduleMemory* memory_of_ranks() const {
     return memory ? memory->memory.get() : nullptr;
   }

@@ -136,7 +136,8 @@ absl::Status TakeGlobalBatch(const RunConfig& config, RunContext* context,
   const int64_t size = strategy.microbatch_size.value_or(1);
   std::string unit_words = "microbatch_size * dp";
   std::string unit_values = absl::StrCat(size, " * ", sizes->dp);
-  // Of one microbatch of each replica; a double where it may be too large.
+  // Samples of one microbatch of each replica; a double where it may be too
+  // large.
   double unit = static_cast<double>(size) * sizes->dp;
   if (batch.in_tokens) {
     PW_ASSIGN_OR_RETURN(const int64_t sequence, SequenceOf(config, context));

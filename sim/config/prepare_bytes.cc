@@ -34,7 +34,7 @@ double BytesOf(const ModelOp& op, const TrainingSpec& training,
          op.weight_workspace + op.shared_workspace;
 }
 
-// Of the whole model on one rank, so more than any rank can have.
+// Bytes of the whole model on one rank, so more than any rank can have.
 double MostOnOneRank(const PreparedModel& model, const RunSizes& sizes) {
   // Each replica holds the chunks of both directions at most.
   const double in_flight = 2.0 * sizes.microbatches * sizes.slices;

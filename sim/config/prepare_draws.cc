@@ -23,7 +23,7 @@ int32_t TableOf(const std::vector<double>& factors, DpClass* program) {
   return static_cast<int32_t>(program->lane_factors.size() - 1);
 }
 
-// Of a backward that is both B and W.
+// Factors of a backward that is both B and W.
 std::vector<double> Mixed(const MicrobatchFactors& factors,
                           const StageCosts& costs) {
   const double both = costs.backward_input_s + costs.backward_weight_s;

@@ -28,15 +28,15 @@ class DrawPlan {
   DrawPlan(const DrawPlan&) = delete;
   DrawPlan& operator=(const DrawPlan&) = delete;
 
-  // Of so many microbatches, as `make` builds it: a StatusOr.
+  // The value for so many microbatches, as `make` builds it: a StatusOr.
   template <typename Make>
   absl::StatusOr<std::shared_ptr<const Schedule>> ScheduleOf(int microbatches,
                                                              const Make& make) {
     return schedules_.Get(absl::StrCat(microbatches), make);
   }
 
-  // Of a schedule, of which there is one a number of microbatches. Its noise is
-  // that of the draw that asked first.
+  // Program of a schedule; there is one for each number of microbatches. Its
+  // noise is that of the draw that asked first.
   const absl::StatusOr<Program>& ProgramOf(
       const std::shared_ptr<const Schedule>& schedule,
       const LowerOptions& options);

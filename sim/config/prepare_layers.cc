@@ -12,7 +12,7 @@
 namespace pipewright {
 namespace {
 
-// Of odc: elements of all clients' buffers at an owner, and the bytes of memory
+// Odc: elements of all clients' buffers at an owner, and the bytes of memory
 // that an addition reads and writes for each (sail-sg/odc,
 // scatter_accumulate.py: two reads and a write in fp32). [framework source]
 constexpr double kPushBufferElements = 64.0 * (1 << 20);
@@ -21,7 +21,7 @@ constexpr double kBytesOfAddition = 12;
 // scatter_accumulate.py). [framework source, s]
 constexpr double kOwnerPoll = 100e-6;
 
-// Of one layer, embedding or head.
+// Share of one layer, embedding or head.
 LayerShare ShareOf(const PreparedModel& model, const StageBlock& block,
                    int64_t layer) {
   LayerShare share = {.parameters = 0, .stored = 0};
@@ -32,8 +32,8 @@ LayerShare ShareOf(const PreparedModel& model, const StageBlock& block,
   return share;
 }
 
-// Of one stage. Embedding and head go with the layer next to them and take none
-// of its time; a stage without layers is one.
+// Shares of one stage. Embedding and head go with the layer next to them and
+// take none of its time; a stage without layers is one.
 std::vector<LayerShare> SharesOf(const PreparedModel& model,
                                  const std::vector<StageBlock>& blocks) {
   std::vector<LayerShare> shares;

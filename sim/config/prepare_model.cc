@@ -95,9 +95,9 @@ std::optional<double> MicrobatchTokens(const RunConfig& config,
   return strategy.microbatch_size.value_or(1) * sequence;
 }
 
-// Of one token and layer, forward: 2 floating-point operations a parameter,
-// and 2 * hidden a token in front (scores and values, 4 * hidden each way,
-// half of them masked): arXiv 2104.04473, appendix.
+// Work of one token and layer, forward: 2 floating-point operations a
+// parameter, and 2 * hidden a token in front (scores and values, 4 * hidden
+// each way, half of them masked): arXiv 2104.04473, appendix.
 SequenceShape SequenceShapeOf(const RunConfig& config,
                               const std::optional<ModelSpec>& model) {
   SequenceShape shape;

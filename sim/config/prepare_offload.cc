@@ -94,7 +94,7 @@ double WorkOf(const StageCosts& stage) {
               : stage.backward_input_s + stage.backward_weight_s);
 }
 
-// Of the activations of one microbatch, [stage], bytes.
+// Activations of one microbatch, [stage], bytes.
 struct ActivationBytes {
   std::vector<double> kept;
   std::vector<double> moved;         // by copies

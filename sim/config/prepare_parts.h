@@ -47,7 +47,7 @@ struct RunSizes {
 // What defaults of a framework depend on besides sizes.
 struct FrameworkFacts {
   bool has_experts = false;
-  // Of the schedule.
+  // Facts of the schedule.
   bool trains = true;
   bool flushes = true;
   int directions = 1;
@@ -118,8 +118,8 @@ absl::Status FinishSequences(const RunConfig& config, const RunSizes& sizes,
                              const std::optional<ModelSpec>& model,
                              DrawPlan* plan, PreparedRun* run);
 
-// Of a run with so many devices; nothing where none fails. Error: what a job
-// that fails lacks, or a time of 0 where there must be some.
+// Failures of a run with so many devices; nothing where none fails. Error: what
+// a job that fails lacks, or a time of 0 where there must be some.
 absl::StatusOr<std::optional<PreparedFailures>> PrepareFailures(
     const RunConfig& config, int64_t devices);
 
@@ -140,7 +140,8 @@ absl::StatusOr<RunSizes> PrepareSizes(const RunConfig& config,
 absl::Status TakeGlobalBatch(const RunConfig& config, RunContext* context,
                              RunSizes* sizes);
 
-// Of the system that is given, with what the configuration changes of it.
+// Devices of a node of the given system, with what the configuration changes of
+// it.
 absl::StatusOr<int> DevicesOfNode(const RunConfig& config, RunContext* context);
 
 // The schedule of a file, verified.
@@ -273,7 +274,7 @@ absl::Status PrepareOptimizerOffload(const RunConfig& config,
 // that visits it, and the bf16 gradients of all that do.
 OffloadedStates OptimizerHostBytes(const Schedule& schedule,
                                    const OptimizerOffload& offload, int rank);
-// Of every rank, for memory; empty where the states are on the device.
+// States of every rank, for memory; empty where the states are on the device.
 std::vector<OffloadedStates> OffloadedStatesOf(const PreparedRun& run);
 void TakeOffloadedStates(PreparedRun* run);
 
@@ -281,7 +282,7 @@ void TakeOffloadedStates(PreparedRun* run);
 // when that is known.
 void LimitHostMemory(const RunConfig& config, PreparedRun* run);
 
-// Of a parameter on its way to those that gather it, layer by layer.
+// Bytes of a parameter on its way to those that gather it, layer by layer.
 double GatherBytesOf(const StrategyChoice& strategy);
 
 // What copies of a stage exchange: kind, bytes and blocks of `run->lower`, from

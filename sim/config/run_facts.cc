@@ -104,7 +104,7 @@ bool AtSamePlaces(const Program& one, const Program& other) {
   return true;
 }
 
-// Of each group one of those that have the same plan.
+// Looks at one of each kind of groups that have the same plan.
 bool AnyCollective(const Program& program,
                    const std::function<bool(const SideOp&)>& test) {
   std::set<std::pair<int, CollectiveKey>> seen;

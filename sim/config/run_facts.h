@@ -55,7 +55,7 @@ class RunFacts {
   bool synchronises() const { return has_copies() && mode().reduces; }
   bool shards_step() const { return synchronises() && mode().shards_step; }
 
-  // Of an optimizer on the host; null where it is on the device.
+  // Plan of an optimizer on the host; null where it is on the device.
   const OptimizerOffload* offload() const {
     return run_.lower.offload.active() ? &run_.lower.offload : nullptr;
   }

@@ -37,7 +37,7 @@ absl::Status CheckShapeParams(const RunConfig& config) {
         refusal = absl::OkStatus();
         break;
       }
-      // Of several shapes the one that the run is on says what is allowed.
+      // The shape that the run is on, of several, says what is allowed.
       if (refusal.ok() || shape->name == config.system.shape) {
         refusal = BadValue(field, value, AllowedValues(param));
       }

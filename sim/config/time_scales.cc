@@ -249,7 +249,7 @@ void ScaleOtherTimes(const RunConfig& config, const TimeScales& scales,
     if (config.costs.recompute_s) {
       stage.recompute_s *= factor;
     } else {
-      // Of given times it is the forward again, which is scaled.
+      // With given times it is the forward again, which is scaled.
       stage.recompute_s *=
           Of(scales.pass, PassKind::kRecompute) * (given ? 1 : factor);
     }

@@ -16,7 +16,7 @@
 namespace pipewright {
 
 struct TimeScales {
-  // Of F, B, W, BW, R, O, L; [PassKind].
+  // Scales of F, B, W, BW, R, O, L; [PassKind].
   std::array<double, kNumPassKinds> pass = {1, 1, 1, 1, 1, 1, 1, 1, 1};
   double p2p = 1;        // of a hop that is a pure delay
   double network = 1;    // of all links of a system: latency and time a byte

@@ -139,7 +139,7 @@ void KeyReader::Assume(absl::string_view id, std::string value) {
 
 void KeyReader::Forget(absl::string_view id) { values_.erase(&KeyOf(id)); }
 
-// Of several rows of one name the one that is given, or that the version has.
+// The row of a name that is given, or that the version has.
 const ForeignKey* KeyReader::Resolve(absl::string_view id) const {
   const ForeignKey* of_version = nullptr;
   for (const ForeignKey* key : table_.AllOfName(id)) {

@@ -39,7 +39,7 @@ struct ForeignKey {
   // What rules and functions call it: the first name, else the first flag with
   // underscores.
   std::string id() const;
-  // Of a version, or of the newest that has the key; "" for none.
+  // Default of a version, or of the newest that has the key; "" for none.
   std::string DefaultOf(absl::string_view version) const;
   // Does the value, of an unmodelled key, change nothing?
   bool IsNeutral(const std::string& value, absl::string_view version) const;

@@ -595,7 +595,6 @@ class PythonKeys {
       List(key);
       return true;
     }
-    const size_t start = at_;
     const int line = line_;
     std::string word;
     if (first == '-') {

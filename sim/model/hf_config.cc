@@ -43,7 +43,7 @@ class ConfigReader {
 
   const absl::Status& status() const { return status_; }
 
-  // Of the type's own configuration, for keys that are left out.
+  // Defaults of the type's own configuration, for keys that are left out.
   void SetDefaults(std::map<std::string, int64_t> defaults) {
     defaults_ = std::move(defaults);
   }

@@ -23,7 +23,7 @@ struct FigurePoint {
   // Further columns of a page's table: numbers of the report, and what a sweep
   // was asked for. Points may have different ones.
   std::vector<std::pair<std::string, double>> numbers;
-  // Of such a column, as x_range and y_range of the axes.
+  // Ends of such a column, as x_range and y_range of the axes.
   std::vector<std::pair<std::string, std::pair<double, double>>> ranges;
   std::vector<std::pair<std::string, std::string>> words;
 };

@@ -17,7 +17,7 @@
 namespace pipewright {
 namespace {
 
-// Of the static table, which stands in print; the script's has all.
+// Rows of the static table, which stands in print; the script's has all.
 constexpr size_t kMostStaticRows = 200;
 constexpr char kMemoryPath[] = "peak_memory_bytes.max";
 
@@ -153,7 +153,7 @@ class FigurePage {
   PageData data_;
   std::map<std::string, std::vector<double>> numbers_;
   std::vector<std::string> number_order_;
-  // Of a column, by point.
+  // Ranges of a column, by point.
   std::map<std::string, std::map<size_t, std::pair<double, double>>> ranges_;
   std::map<std::string, WordColumn> words_;
   std::vector<std::string> word_order_;

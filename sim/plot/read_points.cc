@@ -29,11 +29,11 @@ namespace {
 struct NamedReport {
   std::string name;
   Json report;
-  // Of a row of a sweep: what it was asked for, "strategy.tp".
+  // Axes of a row of a sweep: what it was asked for, "strategy.tp".
   std::vector<std::pair<std::string, Json>> axes;
 };
 
-// Of a page's table, as far as a report has them.
+// Columns of a page's table, as far as a report has them.
 constexpr const char* kColumns[] = {"iteration_s",
                                     "tokens_per_s",
                                     "tflops_per_device",
@@ -133,7 +133,7 @@ absl::StatusOr<std::optional<double>> NumberAt(const NamedReport& report,
   return std::isfinite(number) ? std::optional<double>(number) : std::nullopt;
 }
 
-// Of the step, where the report says how far off its times may be.
+// Range of the step, if the report says how far off its times may be.
 std::optional<std::pair<double, double>> RangeOf(const Json& report,
                                                  const std::string& path) {
   if (path != "iteration_s") return {};

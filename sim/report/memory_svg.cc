@@ -148,7 +148,7 @@ class Picture {
                         EscapeXml(picture_.title), "</text>\n");
   }
 
-  // Of one row: a line, two or three ticks and their numbers.
+  // Axis of one row: a line, two or three ticks and their numbers.
   std::string Axis(double top) const {
     const ByteUnit unit = UnitOfBytes(highest_);
     const double step = TickStep(highest_ / unit.bytes / 2.5) * unit.bytes;

@@ -16,8 +16,9 @@ std::string Px(double value);
 // ` x="" y="" width="" height=""`, to stand inside a tag.
 std::string RectShape(double x, double y, double width, double height);
 
-// Of escaped text in DejaVu Sans, the widest of the usual sans-serif fonts; a
-// little more than it takes (widths of its letters, in em, rounded up).
+// Width of escaped text in DejaVu Sans, the widest of the usual sans-serif
+// fonts; a little more than it takes (widths of its letters, in em, rounded
+// up).
 double TextWidth(absl::string_view text, double font_px);
 
 struct LegendItem {

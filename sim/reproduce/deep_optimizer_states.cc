@@ -389,14 +389,14 @@ absl::StatusOr<std::vector<Comparison>> Reproduce(const std::string& engine) {
   return std::move(rows).Take();
 }
 
-const RegisterPaper kRow({
+const RegisterPapers kRow({{
     .name = "deep-optimizer-states",
     .summary = "Deep Optimizer States, arXiv 2410.21316: the authors' logs of "
                "an optimizer on the host",
     .metric = "update phase of one rank on machines fitted to one sweep each, "
               "backward with a blocking flush, whole iterations",
     .run = &Reproduce,
-});
+}});
 
 }  // namespace
 }  // namespace pipewright::deep_optimizer_states

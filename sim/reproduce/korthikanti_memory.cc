@@ -120,13 +120,13 @@ absl::StatusOr<std::vector<Comparison>> Reproduce(const std::string&) {
   return out;
 }
 
-const RegisterPaper kRow({
+const RegisterPapers kRow({{
     .name = "korthikanti-memory",
     .summary = "Reducing Activation Recomputation in Large Transformer "
                "Models, arXiv 2205.05198, figures 1 and 7",
     .metric = "memory of the layers of the first rank's devices",
     .run = &Reproduce,
-});
+}});
 
 }  // namespace
 }  // namespace pipewright::korthikanti_memory

@@ -210,7 +210,7 @@ absl::StatusOr<std::vector<Comparison>> Reproduce(
   return all;
 }
 
-const RegisterPaper kRow({
+const RegisterPapers kRow({{
     .name = "odc",
     .summary =
         "On-demand communication, arXiv 2601.19362, and AMD's port of it",
@@ -218,7 +218,7 @@ const RegisterPaper kRow({
               "LongAlign's lengths, on engine fast: the paper's trends, and "
               "MI300X with compute and transfers inferred from batch 16",
     .run = &Reproduce,
-});
+}});
 
 }  // namespace
 

@@ -5,12 +5,17 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "sim/base/check.h"
 
 namespace pipewright {
 namespace {
+
+constexpr std::pair<Comparison::Rule, const char*> kRules[] = {
+    {Comparison::Rule::kDigits, "digits"},
+    {Comparison::Rule::kWithin, "within"},
+    {Comparison::Rule::kShown, "shown"},
+    {Comparison::Rule::kAtMost, "at most"}};
 
 // Sorted by name; filled before main.
 std::map<std::string, Paper>& Rows() {
@@ -22,8 +27,7 @@ std::map<std::string, Paper>& Rows() {
 
 bool Comparison::matches() const {
   if (rule == Rule::kDigits) return published == rounded;
-  double value = 0;
-  PW_CHECK(absl::SimpleAtod(published, &value));
+  const double value = NumberOf(published);
   if (rule == Rule::kShown) return std::abs(simulated - value) <= tolerance;
   return rule == Rule::kAtMost
              ? simulated <= value + tolerance
@@ -45,9 +49,31 @@ std::string Comparison::RuleNote() const {
   return "";
 }
 
-RegisterPaper::RegisterPaper(Paper paper) {
-  std::string name = paper.name;
-  PW_CHECK(Rows().emplace(std::move(name), std::move(paper)).second);
+const char* RuleName(Comparison::Rule rule) {
+  for (const auto& [each, name] : kRules) {
+    if (each == rule) return name;
+  }
+  PW_CHECK(false);
+}
+
+Comparison::Rule RuleOf(absl::string_view name) {
+  for (const auto& [rule, each] : kRules) {
+    if (each == name) return rule;
+  }
+  PW_CHECK(false);
+}
+
+double NumberOf(const std::string& text) {
+  double value = 0;
+  PW_CHECK(absl::SimpleAtod(text, &value));
+  return value;
+}
+
+RegisterPapers::RegisterPapers(std::vector<Paper> papers) {
+  for (Paper& paper : papers) {
+    std::string name = paper.name;
+    PW_CHECK(Rows().emplace(std::move(name), std::move(paper)).second);
+  }
 }
 
 std::vector<const Paper*> AllPapers() {

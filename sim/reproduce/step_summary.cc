@@ -6,9 +6,6 @@
 #include <map>
 #include <utility>
 
-#include "absl/strings/numbers.h"
-#include "sim/base/check.h"
-
 namespace pipewright {
 namespace {
 
@@ -17,12 +14,6 @@ constexpr double kOutsideWeight = 20;
 // The constant bands that are tried.
 constexpr double kBandStep = 0.0025;
 constexpr double kWidestBand = 3;
-
-double Published(const Comparison& row) {
-  double value = 0;
-  PW_CHECK(absl::SimpleAtod(row.published, &value));
-  return value;
-}
 
 KindSummary KindOf(const std::string& kind,
                    const std::vector<const Comparison*>& rows) {
@@ -55,7 +46,7 @@ OrderSummary OrderOf(const std::string& group,
   for (size_t first = 0; first < rows.size(); ++first) {
     for (size_t second = first + 1; second < rows.size(); ++second) {
       const double measured =
-          Published(*rows[first]) - Published(*rows[second]);
+          NumberOf(rows[first]->published) - NumberOf(rows[second]->published);
       const double estimated = rows[first]->simulated - rows[second]->simulated;
       if (measured == 0) continue;
       ++out.pairs;
@@ -77,7 +68,7 @@ double ConstantScore(const std::vector<const Comparison*>& rows, double part) {
   double sum = 0;
   for (const Comparison* row : rows) {
     sum += Score(row->simulated * (1 - part), row->simulated * (1 + part),
-                 Published(*row));
+                 NumberOf(row->published));
   }
   return sum / static_cast<double>(rows.size());
 }
@@ -91,7 +82,7 @@ IntervalSummary IntervalOf(std::vector<const Comparison*> rows) {
   out.rows = static_cast<int>(rows.size());
   if (rows.empty()) return out;
   for (const Comparison* row : rows) {
-    const double measured = Published(*row);
+    const double measured = NumberOf(row->published);
     const StepFacts& facts = *row->step;
     out.inside += measured >= facts.low && measured <= facts.high;
     out.half_width += (facts.high - facts.low) / 2 / row->simulated / out.rows;
@@ -122,7 +113,7 @@ const std::vector<StepGoal>& StepGoals() {
 }
 
 double StepError(const Comparison& row) {
-  return row.simulated / Published(row) - 1;
+  return row.simulated / NumberOf(row.published) - 1;
 }
 
 StepSummary SummarizeSteps(const std::vector<Comparison>& rows) {

@@ -2,10 +2,8 @@
 #include <map>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "sim/base/check.h"
 #include "sim/base/json.h"
 #include "sim/reproduce/validation.h"
 
@@ -75,12 +73,6 @@ bool IsSame(const std::optional<double>& before,
          kSame * std::max(std::abs(*before), std::abs(*after));
 }
 
-double NumberIn(const std::string& text) {
-  double value = 0;
-  PW_CHECK(absl::SimpleAtod(text, &value));
-  return value;
-}
-
 std::string Shown(const std::optional<double>& value) {
   return value ? absl::StrFormat("%.4g", *value) : "-";
 }
@@ -107,7 +99,7 @@ absl::StatusOr<ValidationDiff> DiffValidation(
       ChangedRow change = {.paper = result.paper->name,
                            .setting = row.setting,
                            .schedule = row.schedule,
-                           .published = NumberIn(row.published)};
+                           .published = NumberOf(row.published)};
       if (row.has_estimate()) change.after = row.simulated;
       const auto before = old->find(Key(words, equal[words]++));
       if (before != old->end()) {

@@ -1,31 +1,8 @@
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_format.h"
-#include "sim/base/check.h"
 #include "sim/base/json.h"
 #include "sim/reproduce/validation.h"
 
 namespace pipewright {
 namespace {
-
-double NumberOf(const std::string& text) {
-  double value = 0;
-  PW_CHECK(absl::SimpleAtod(text, &value));
-  return value;
-}
-
-const char* RuleName(Comparison::Rule rule) {
-  switch (rule) {
-    case Comparison::Rule::kDigits:
-      return "digits";
-    case Comparison::Rule::kWithin:
-      return "within";
-    case Comparison::Rule::kShown:
-      return "shown";
-    case Comparison::Rule::kAtMost:
-      return "at most";
-  }
-  return "";
-}
 
 Json TextOrNull(const std::string& text) {
   return text.empty() ? Json() : Json(text);

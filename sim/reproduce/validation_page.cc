@@ -6,12 +6,10 @@
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "sim/base/check.h"
 #include "sim/report/format.h"
 #include "sim/report/html_parts.h"
 #include "sim/reproduce/validation.h"
@@ -183,13 +181,11 @@ PagePart FloorPart(const std::vector<PaperResult>& results) {
       if (others == older.end()) continue;
       double least = std::numeric_limits<double>::infinity();
       double most = 0;
-      double newest = 0;
-      PW_CHECK(absl::SimpleAtod(row.published, &newest));
+      const double newest = NumberOf(row.published);
       for (const Comparison* other : others->second) {
-        double seconds = 0;
-        PW_CHECK(absl::SimpleAtod(other->published, &seconds));
-        least = std::min(least, seconds / newest);
-        most = std::max(most, seconds / newest);
+        const double over = NumberOf(other->published) / newest;
+        least = std::min(least, over);
+        most = std::max(most, over);
       }
       part.table.rows.push_back(
           {row.schedule, row.setting, absl::StrCat(others->second.size()),

@@ -1,44 +1,37 @@
-// Published tables that are data. A folder of experiments/papers has the rows
-// and, in columns.csv, the columns that are compared: `label` and `digits` of
-// what is printed, `rule` and `tolerance` of the comparison, fields that hold
-// for the column. Here stands what the cells do not say: how to measure.
+// Published tables that are data: folders of experiments/papers with a
+// paper.csv, which names the files of the rows and what is measured.
+// columns.csv has the columns that are compared: `label` and `digits` of what
+// is printed, `rule` and `tolerance` of the comparison, fields that hold for
+// the column. Here stands what the cells do not say: how to measure.
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
-#include "sim/base/check.h"
+#include "absl/strings/str_split.h"
 #include "sim/base/status.h"
 #include "sim/cost/kernel_time.h"
 #include "sim/memory/schedule_memory.h"
 #include "sim/memory/stage_memory.h"
 #include "sim/model/flops.h"
-#include "sim/reproduce/paper.h"
-#include "sim/reproduce/table.h"
+#include "sim/reproduce/steps.h"
 #include "sim/run/simulated_run.h"
 
 namespace pipewright::published_tables {
 namespace {
 
 constexpr char kNotCompared[] = "-";
-constexpr char kZeroBubbleRate[] =
-    "bubble rate: (longest span of a rank - its work) / span";
+constexpr char kSteps[] = "steps";
+constexpr char kPeakMemory[] = "peak memory";
+constexpr double kGiB = 1024.0 * 1024 * 1024;
 
 // What the cells of a row and of a column give.
 using Measure = absl::StatusOr<double> (*)(const TableRow& cells,
                                            const std::string& engine,
                                            RunContext* context);
-
-struct PublishedTable {
-  Paper paper;
-  std::vector<std::string> files;  // of its rows; the later ones are joined
-  std::string setting;             // names of columns in braces
-  Measure measure = nullptr;
-  // May add a comparison of all of them; may be null.
-  void (*finish)(std::vector<Comparison>*) = nullptr;
-};
 
 absl::StatusOr<double> StepSeconds(const TableRow& cells,
                                    const std::string& engine,
@@ -61,8 +54,53 @@ absl::StatusOr<double> PeakGib(const TableRow& cells, const std::string& engine,
   PW_ASSIGN_OR_RETURN(const RunConfig config, ConfigOf(cells, engine));
   PW_ASSIGN_OR_RETURN(const PreparedRun run, Prepare(config, context));
   const ScheduleMemory& memory = *run.memory->memory;
-  return static_cast<double>(memory.ranks[memory.WorstRank()].peak()) /
-         (1024.0 * 1024 * 1024);
+  return static_cast<double>(memory.ranks[memory.WorstRank()].peak()) / kGiB;
+}
+
+// The first rank, without the embedding and the head.
+absl::StatusOr<RankMemory> LayersOfFirstRank(const TableRow& cells,
+                                             const std::string& engine,
+                                             RunContext* context) {
+  PW_ASSIGN_OR_RETURN(const RunConfig config, ConfigOf(cells, engine));
+  PW_ASSIGN_OR_RETURN(const PreparedRun run, Prepare(config, context));
+  const PreparedModel& model = *run.prepared_model;
+  const Schedule& schedule = *run.schedule.lowered;
+  StageLayout layout;
+  const int64_t each = model.spec.layers / schedule.stages();
+  for (int stage = 0; stage < schedule.stages(); ++stage) {
+    layout.stages.push_back({{.kind = BlockKind::kDenseLayer,
+                              .first_layer = stage * each,
+                              .count = each}});
+  }
+  return BuildScheduleMemory(model.spec, model.training, layout, schedule, {})
+      .ranks[0];
+}
+
+// Parameters or activations in GiB, or activations in per cent of those with
+// nothing recomputed and no sequence parallelism.
+absl::StatusOr<double> LayerMemory(const TableRow& cells,
+                                   const std::string& engine,
+                                   RunContext* context) {
+  PW_ASSIGN_OR_RETURN(const RankMemory rank,
+                      LayersOfFirstRank(cells, engine, context));
+  const std::string& column = cells.Text("column");
+  if (column == "parameters_gib") {
+    MemoryBytes parameters = rank.fixed;
+    for (const MemoryKind kind :
+         {MemoryKind::kPlaceholders, MemoryKind::kWorkspace,
+          MemoryKind::kBuffers}) {
+      parameters[kind] = 0;
+    }
+    return static_cast<double>(parameters.total()) / kGiB;
+  }
+  const auto activations = static_cast<double>(rank.peak_activations);
+  if (absl::EndsWith(column, "_gib")) return activations / kGiB;
+  TableRow plain = cells;
+  plain.Take(TableRow({{"strategy.sequence_parallel", "false"},
+                       {"strategy.recompute", "none"}}));
+  PW_ASSIGN_OR_RETURN(const RankMemory all,
+                      LayersOfFirstRank(plain, engine, context));
+  return 100 * activations / static_cast<double>(all.peak_activations);
 }
 
 // hidden and heads say what a split backward holds until its W: M_W / M =
@@ -125,26 +163,18 @@ absl::StatusOr<double> KernelRate(const TableRow& cells, const std::string&,
                      1, bytes);
 }
 
-// PipeOffload's k from the inventory of a layer's tensors and its operations;
-// A100 as in section 3 of the paper.
-absl::StatusOr<double> OffloadRatio(const TableRow& cells, const std::string&,
-                                    RunContext*) {
+// PipeOffload's k from the inventory of a layer's tensors and its operations,
+// on A100 (section 3 of the paper).
+absl::StatusOr<double> OffloadRatio(const TableRow& cells,
+                                    const std::string& engine,
+                                    RunContext* context) {
   constexpr double kFlops = 220e12;
   constexpr double kBytesPerSecond = 15e9;
-  ModelSpec model;
-  model.layers = 1;
-  model.hidden = cells.Integer("hidden");
-  model.heads = model.kv_heads = model.hidden / 128;
-  model.ffn_hidden = 4 * model.hidden;
-  model.vocabulary = 50304;
-  model.sequence = cells.Integer("sequence");
-  model.layer_norm = model.dropout = model.qkv_bias = model.bias = true;
-  TrainingSpec training;
-  training.sequence = model.sequence;
-  training.microbatch_size = 1;
-  training.recompute = Recompute::kNormActivation;
+  PW_ASSIGN_OR_RETURN(const RunConfig config, ConfigOf(cells, engine));
+  PW_ASSIGN_OR_RETURN(const PreparedRun run, Prepare(config, context));
+  const ModelSpec& model = run.prepared_model->spec;
   const StageMemory layer = BuildStageMemory(
-      model, training,
+      model, run.prepared_model->training,
       {{.kind = BlockKind::kDenseLayer, .first_layer = 0, .count = 1}}, 0);
   ModelSpec two = model;
   two.layers = 2;
@@ -155,24 +185,31 @@ absl::StatusOr<double> OffloadRatio(const TableRow& cells, const std::string&,
   return copies_s / (flops * static_cast<double>(model.sequence) / kFlops);
 }
 
-// SimuMax's own model is 0.46 % off in the mean.
-void AddMeanError(std::vector<Comparison>* rows) {
-  constexpr double kMeanPercent = 0.5;
-  double errors = 0;
-  for (const Comparison& row : *rows) {
-    errors += std::abs(row.simulated / NumberOf(row.published) - 1);
-  }
-  const double mean = 100 * errors / static_cast<double>(rows->size());
-  rows->push_back({"all of them", "mean error in %", "0", mean,
-                   absl::StrFormat("%.3f", mean), Comparison::Rule::kAtMost,
-                   kMeanPercent, false});
+Measure MeasureOf(const std::string& name) {
+  static const auto* const measures = new std::map<std::string, Measure>{
+      {"bubble rate", &BubbleRate},     {"kernel rate", &KernelRate},
+      {"layer memory", &LayerMemory},   {"mfu", &MfuPercent},
+      {"offload ratio", &OffloadRatio}, {kPeakMemory, &PeakGib},
+      {"step seconds", &StepSeconds}};
+  return measures->at(name);
 }
 
-int DigitsAfterPoint(const std::string& number) {
-  const size_t point = number.find('.');
-  return point == std::string::npos
-             ? 0
-             : static_cast<int>(number.size() - point - 1);
+// SimuMax's own model is 0.46 % off in the mean.
+Comparison MeanError(const std::vector<Comparison>& rows) {
+  constexpr double kMeanPercent = 0.5;
+  double errors = 0;
+  for (const Comparison& row : rows) {
+    errors += std::abs(row.simulated / NumberOf(row.published) - 1);
+  }
+  const double mean = 100 * errors / static_cast<double>(rows.size());
+  return {"all of them",
+          "mean error in %",
+          "0",
+          mean,
+          absl::StrFormat("%.3f", mean),
+          Comparison::Rule::kAtMost,
+          kMeanPercent,
+          false};
 }
 
 Comparison CompareCells(const TableRow& cells, const std::string& setting,
@@ -182,8 +219,11 @@ Comparison CompareCells(const TableRow& cells, const std::string& setting,
   out.schedule = cells.Fill(cells.Text("label"));
   out.published = published;
   out.simulated = simulated;
-  const int digits = cells.Has("digits") ? cells.Integer("digits")
-                                         : DigitsAfterPoint(published);
+  // As many digits as are published, unless the column says how many.
+  const size_t point = std::min(published.find('.'), published.size() - 1);
+  const int digits = cells.Has("digits")
+                         ? cells.Integer("digits")
+                         : static_cast<int>(published.size() - 1 - point);
   out.rounded = absl::StrFormat("%.*f", digits, simulated);
   out.rule = RuleOf(cells.Text("rule"));
   if (cells.Has("tolerance")) out.tolerance = cells.Number("tolerance");
@@ -191,116 +231,53 @@ Comparison CompareCells(const TableRow& cells, const std::string& setting,
   return out;
 }
 
-absl::StatusOr<std::vector<Comparison>> Reproduce(const PublishedTable& table,
+absl::StatusOr<std::vector<Comparison>> Reproduce(const std::string& folder,
+                                                  const TableRow& paper,
                                                   const std::string& engine) {
-  std::vector<TableRow> rows = ReadTable(table.files[0]);
-  for (size_t file = 1; file < table.files.size(); ++file) {
-    JoinTable(table.files[file], &rows);
+  const std::vector<std::string> files =
+      absl::StrSplit(paper.Text("rows"), ' ');
+  std::vector<TableRow> rows = ReadTable(files[0]);
+  for (size_t file = 1; file < files.size(); ++file) {
+    JoinTable(files[file], &rows);
   }
-  const std::string folder =
-      absl::StrReplaceAll(table.paper.name, {{"-", "_"}});
+  const std::vector<TableRow> columns =
+      ReadTable(absl::StrCat(folder, "/columns"));
+  const Measure measure = MeasureOf(paper.Text("measure"));
   std::vector<Comparison> out;
   RunContext context;
   for (const TableRow& row : rows) {
-    for (const TableRow& column : ReadTable(absl::StrCat(folder, "/columns"))) {
+    for (const TableRow& column : columns) {
       const std::string& published = row.Text(column.Text("column"));
       if (published == kNotCompared) continue;
       TableRow cells = row;
       cells.Take(column);
       PW_ASSIGN_OR_RETURN(const double simulated,
-                          table.measure(cells, engine, &context));
-      out.push_back(CompareCells(cells, table.setting, published, simulated));
+                          measure(cells, engine, &context));
+      out.push_back(
+          CompareCells(cells, paper.Text("setting"), published, simulated));
     }
   }
-  if (table.finish != nullptr) table.finish(&out);
+  if (paper.Text("measure") == kPeakMemory) out.push_back(MeanError(out));
   return out;
 }
 
-std::vector<Paper> PapersOf(const std::vector<PublishedTable>& tables) {
+std::vector<Paper> PapersOfFolders() {
   std::vector<Paper> papers;
-  for (const PublishedTable& table : tables) {
-    papers.push_back(table.paper);
-    papers.back().run = [table](const std::string& engine) {
-      return Reproduce(table, engine);
-    };
+  for (const std::string& folder : FoldersWith("paper")) {
+    const TableRow paper = ReadTable(absl::StrCat(folder, "/paper"))[0];
+    papers.push_back({.name = absl::StrReplaceAll(folder, {{"_", "-"}}),
+                      .summary = paper.Text("summary"),
+                      .metric = paper.Text("metric"),
+                      .run = [folder, paper](const std::string& engine) {
+                        return paper.Text("measure") == kSteps
+                                   ? ReproduceSteps(folder, engine)
+                                   : Reproduce(folder, paper, engine);
+                      }});
   }
   return papers;
 }
 
-const RegisterPapers kTables(PapersOf({
-    {.paper = {.name = "korthikanti-table5",
-               .summary = "Reducing Activation Recomputation in Large "
-                          "Transformer Models, arXiv 2205.05198, table 5",
-               .metric = "seconds of a step on A100 by the analytic cost "
-                         "model"},
-     .files = {"korthikanti_table5/table5"},
-     .setting = "{model}, pp {strategy.pp} vpp {strategy.vpp}",
-     .measure = &StepSeconds},
-    {.paper = {.name = "llama3-table4",
-               .summary = "The Llama 3 Herd of Models, arXiv 2407.21783, "
-                          "table 4",
-               .metric = "MFU on H100 by the analytic cost model"},
-     .files = {"llama3_table4/table4"},
-     .setting = "{model}, {gpus} GPUs",
-     .measure = &MfuPercent},
-    {.paper = {.name = "megatron-table1",
-               .summary = "Efficient Large-Scale Language Model Training on "
-                          "GPU Clusters Using Megatron-LM, arXiv 2104.04473, "
-                          "table 1",
-               .metric = "seconds of a step on A100 by the analytic cost "
-                         "model; published: from the table's FLOP/s and its "
-                         "equation 3"},
-     .files = {"megatron_table1/table1"},
-     .setting = "{model}, {gpus} GPUs",
-     .measure = &StepSeconds},
-    {.paper = {.name = "pipeoffload-table",
-               .summary = "PipeOffload, arXiv 2503.01328, figure 1 (left): k "
-                          "on A100",
-               .metric = "both copies of a layer's activations over its F, B "
-                         "and W"},
-     .files = {"pipeoffload_table/ratio"},
-     .setting = "hidden {hidden}, sequence {sequence}",
-     .measure = &OffloadRatio},
-    {.paper = {.name = "published-kernels",
-               .summary = "single kernels measured by others, sources in the "
-                          "table",
-               .metric = "TFLOP/s (gemm, attention) or GB/s (stream) of the "
-                         "analytic model"},
-     .files = {"published_kernels/kernels"},
-     .setting = "{device} {kernel} {precision}",
-     .measure = &KernelRate},
-    {.paper = {.name = "simumax-memory",
-               .summary = "SimuMax, release 1.2, runs of Megatron-LM on B200",
-               .metric = "peak allocation of a device in GiB, 1F1B"},
-     .files = {"simumax_memory/table", "simumax_memory/models"},
-     .setting = "{model}, {model.layers} layers",
-     .measure = &PeakGib,
-     .finish = &AddMeanError},
-    {.paper = {.name = "zero-bubble-figure7",
-               .summary = "Zero Bubble Pipeline Parallelism, arXiv 2401.10241, "
-                          "figure 7",
-               .metric = "bubble rate of the planner over the memory limit"},
-     .files = {"zero_bubble_table5/times", "zero_bubble_figure7/reference"},
-     .setting = "{model}, pp {strategy.pp}, microbatches "
-                "{strategy.microbatches}",
-     .measure = &BubbleRate},
-    {.paper = {.name = "zero-bubble-table5",
-               .summary = "Zero Bubble Pipeline Parallelism, arXiv 2401.10241, "
-                          "table 5",
-               .metric = kZeroBubbleRate},
-     .files = {"zero_bubble_table5/times", "zero_bubble_table5/published"},
-     .setting = "{model}, pp {strategy.pp}, microbatches "
-                "{strategy.microbatches}",
-     .measure = &BubbleRate},
-    {.paper = {.name = "zero-bubble-table8",
-               .summary = "Zero Bubble Pipeline Parallelism, arXiv 2401.10241, "
-                          "table 8",
-               .metric = kZeroBubbleRate},
-     .files = {"zero_bubble_table8/times", "zero_bubble_table8/published"},
-     .setting = "{model}, pp {strategy.pp}, microbatches "
-                "{strategy.microbatches}",
-     .measure = &BubbleRate},
-}));
+const RegisterPapers kPapers(PapersOfFolders());
 
 }  // namespace
 }  // namespace pipewright::published_tables

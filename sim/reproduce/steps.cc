@@ -7,10 +7,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_replace.h"
 #include "sim/base/status.h"
 #include "sim/model/model.h"
-#include "sim/reproduce/paper.h"
 #include "sim/run/simulated_run.h"
 
 namespace pipewright {
@@ -123,50 +121,6 @@ Comparison CompareStep(const TableRow& row,
   return out;
 }
 
-// A strategy is simulated once, with the options of its first row, the newest
-// release.
-absl::StatusOr<std::vector<Comparison>> ReproduceSteps(
-    const std::string& folder, const std::string& engine) {
-  std::vector<Comparison> out;
-  std::map<std::string, absl::StatusOr<Estimate>> estimates;
-  RunContext context;
-  for (const TableRow& row : ReadSteps(folder)) {
-    const std::string& strategy = row.Text(kStrategy);
-    if (estimates.count(strategy) == 0) {
-      estimates.emplace(strategy, EstimateOf(row, engine, &context));
-    }
-    out.push_back(CompareStep(row, estimates.at(strategy)));
-  }
-  return out;
-}
-
-Paper StepsOf(const std::string& name, const std::string& summary) {
-  return {.name = name,
-          .summary = summary,
-          .metric = "seconds of a step by the analytic cost model",
-          .run = [folder = absl::StrReplaceAll(name, {{"-", "_"}})](
-                     const std::string& engine) {
-            return ReproduceSteps(folder, engine);
-          }};
-}
-
-const RegisterPapers kSteps({
-    StepsOf("megatron-bridge",
-            "NVIDIA-NeMo/Megatron-Bridge 067f987df03b, performance tables"),
-    StepsOf("mlperf-405b",
-            "MLPerf Training v5.0 and v5.1, Llama-3.1-405B: derived step "
-            "times, not an MLPerf metric, not verified by MLCommons"),
-    StepsOf("mlperf-gpt3",
-            "MLPerf Training v4.1, GPT-3 175B: derived step times, not an "
-            "MLPerf metric, not verified by MLCommons"),
-    StepsOf("simumax-b200",
-            "MooreThreads/SimuMax 4dcaae513ba7, runs of Megatron-LM on eight "
-            "B200"),
-    StepsOf("torchtitan",
-            "pytorch/torchtitan, benchmark pages of December 2024 (H100 96GB) "
-            "and June 2025 (H200)"),
-});
-
 }  // namespace
 
 std::vector<TableRow> ReadSteps(const std::string& folder) {
@@ -200,6 +154,21 @@ absl::StatusOr<RunConfig> ConfigOfStep(const TableRow& row,
   PW_ASSIGN_OR_RETURN(RunConfig config, ConfigOf(row, engine));
   if (!config.model.preset) config.model.sequence = config.strategy.sequence;
   return config;
+}
+
+absl::StatusOr<std::vector<Comparison>> ReproduceSteps(
+    const std::string& folder, const std::string& engine) {
+  std::vector<Comparison> out;
+  std::map<std::string, absl::StatusOr<Estimate>> estimates;
+  RunContext context;
+  for (const TableRow& row : ReadSteps(folder)) {
+    const std::string& strategy = row.Text(kStrategy);
+    if (estimates.count(strategy) == 0) {
+      estimates.emplace(strategy, EstimateOf(row, engine, &context));
+    }
+    out.push_back(CompareStep(row, estimates.at(strategy)));
+  }
+  return out;
 }
 
 }  // namespace pipewright

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "sim/config/run_config.h"
+#include "sim/reproduce/paper.h"
 #include "sim/reproduce/table.h"
 
 namespace pipewright {
@@ -20,5 +21,11 @@ std::vector<TableRow> ReadSteps(const std::string& folder);
 // Error: kInvalidArgument with what of the row cannot be expressed.
 absl::StatusOr<RunConfig> ConfigOfStep(const TableRow& row,
                                        const std::string& engine);
+
+// A comparison a row, in seconds of a step. A row that cannot be expressed has
+// StepFacts::refused and no simulated time. A strategy is simulated once, with
+// the options of its first row, the newest release.
+absl::StatusOr<std::vector<Comparison>> ReproduceSteps(
+    const std::string& folder, const std::string& engine);
 
 }  // namespace pipewright

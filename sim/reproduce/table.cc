@@ -88,6 +88,15 @@ bool HasTable(absl::string_view path) {
                      [path](const auto& table) { return table.first == path; });
 }
 
+std::vector<std::string> FoldersWith(absl::string_view name) {
+  std::vector<std::string> folders;
+  for (const auto& [path, content] : EmbeddedPaperTables()) {
+    const std::pair<std::string, std::string> parts = absl::StrSplit(path, '/');
+    if (parts.second == name) folders.push_back(parts.first);
+  }
+  return folders;
+}
+
 std::vector<TableRow> ReadTable(absl::string_view path) {
   std::vector<TableRow> rows;
   std::vector<std::string> columns;
@@ -145,7 +154,9 @@ absl::StatusOr<RunConfig> ConfigOf(const TableRow& row,
   // and a backward together; the interleaved ones overlap them.
   const bool is_interleaved = config.strategy.vpp.value_or(1) > 1;
   config.schedule.name = is_interleaved ? "interleaved-1f1b" : "1f1b";
-  if (!is_interleaved) config.strategy.waiting = WaitRule::kBatched;
+  if (!is_interleaved && config.system.preset) {
+    config.strategy.waiting = WaitRule::kBatched;
+  }
   return config;
 }
 

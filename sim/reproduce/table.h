@@ -40,6 +40,8 @@ class TableRow {
 // `path` below experiments/papers, without ending: "zero_bubble_table5/times".
 std::vector<TableRow> ReadTable(absl::string_view path);
 bool HasTable(absl::string_view path);
+// The folders of experiments/papers that have a table of this name.
+std::vector<std::string> FoldersWith(absl::string_view name);
 
 // Adds to each row the cells of the first row of `path` that agrees in the
 // columns that both have; empty ones if none does.

@@ -1,7 +1,6 @@
 #include "sim/reproduce/paper.h"
 
 #include <cmath>
-#include <map>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -16,12 +15,6 @@ constexpr std::pair<Comparison::Rule, const char*> kRules[] = {
     {Comparison::Rule::kWithin, "within"},
     {Comparison::Rule::kShown, "shown"},
     {Comparison::Rule::kAtMost, "at most"}};
-
-// Sorted by name; filled before main.
-std::map<std::string, Paper>& Rows() {
-  static auto* rows = new std::map<std::string, Paper>;
-  return *rows;
-}
 
 }  // namespace
 
@@ -49,6 +42,20 @@ std::string Comparison::RuleNote() const {
   return "";
 }
 
+Comparison CompareNumbers(std::string setting, std::string schedule,
+                          double published, double simulated, int digits,
+                          Comparison::Rule rule, double tolerance,
+                          bool in_paper) {
+  return {std::move(setting),
+          std::move(schedule),
+          absl::StrFormat("%.*f", digits, published),
+          simulated,
+          absl::StrFormat("%.*f", digits, simulated),
+          rule,
+          tolerance,
+          in_paper};
+}
+
 const char* RuleName(Comparison::Rule rule) {
   for (const auto& [each, name] : kRules) {
     if (each == rule) return name;
@@ -67,19 +74,6 @@ double NumberOf(const std::string& text) {
   double value = 0;
   PW_CHECK(absl::SimpleAtod(text, &value));
   return value;
-}
-
-RegisterPapers::RegisterPapers(std::vector<Paper> papers) {
-  for (Paper& paper : papers) {
-    std::string name = paper.name;
-    PW_CHECK(Rows().emplace(std::move(name), std::move(paper)).second);
-  }
-}
-
-std::vector<const Paper*> AllPapers() {
-  std::vector<const Paper*> papers;
-  for (const auto& [name, paper] : Rows()) papers.push_back(&paper);
-  return papers;
 }
 
 }  // namespace pipewright

@@ -1,6 +1,5 @@
-// Published tables that ship with the program: a row a table, registered by
-// files of this folder that compute it again from the inputs in
-// experiments/papers/.
+// Published tables that ship with the program: folders of experiments/papers,
+// computed again from their inputs.
 #pragma once
 
 #include <functional>
@@ -59,6 +58,13 @@ struct Comparison {
   std::string RuleNote() const;
 };
 
+// A comparison of two numbers, both printed with so many digits behind the
+// point.
+Comparison CompareNumbers(std::string setting, std::string schedule,
+                          double published, double simulated, int digits,
+                          Comparison::Rule rule = Comparison::Rule::kShown,
+                          double tolerance = 0, bool in_paper = true);
+
 // "digits", "within", "shown", "at most"; another name aborts.
 const char* RuleName(Comparison::Rule rule);
 Comparison::Rule RuleOf(absl::string_view name);
@@ -75,14 +81,18 @@ struct Paper {
       run;
 };
 
-// Static object in each file of papers. A second row of the same name aborts
-// at start-up.
-class RegisterPapers {
- public:
-  explicit RegisterPapers(std::vector<Paper> papers);
-};
-
 // Sorted by name.
 std::vector<const Paper*> AllPapers();
+
+// Those that are more than one number a row and column.
+namespace deep_optimizer_states {
+absl::StatusOr<std::vector<Comparison>> Reproduce(const std::string& engine);
+}
+namespace odc {
+absl::StatusOr<std::vector<Comparison>> Reproduce(const std::string& engine);
+}
+namespace pipeoffload_figure15 {
+absl::StatusOr<std::vector<Comparison>> Reproduce(const std::string& engine);
+}
 
 }  // namespace pipewright

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <map>
 
-#include "absl/strings/str_format.h"
 #include "sim/base/status.h"
 #include "sim/reproduce/paper.h"
 #include "sim/reproduce/table.h"
@@ -63,33 +62,35 @@ absl::StatusOr<Found> Find(const TableRow& row, const std::string& engine,
 void CompareWith(const TableRow& base_row, const Found& base,
                  const TableRow& row, const Found& found,
                  std::vector<Comparison>* out) {
+  using Rule = Comparison::Rule;
   const auto add = [&](const char* what, double published, double simulated,
-                       int digits, Comparison::Rule rule, double tolerance) {
-    out->push_back({row.Fill("10.5B, pp 8, vpp {strategy.vpp}, sequence "
-                             "{model.sequence}, {column}"),
-                    what, absl::StrFormat("%.*f", digits, published), simulated,
-                    absl::StrFormat("%.*f", digits, simulated), rule,
-                    tolerance});
+                       int digits, Rule rule, double tolerance) {
+    out->push_back(CompareNumbers(
+        row.Fill("10.5B, pp 8, vpp {strategy.vpp}, sequence {model.sequence}, "
+                 "{column}"),
+        what, published, simulated, digits, rule, tolerance));
   };
   const double above = row.Number("gigabytes");
   const double below = base_row.Number("gigabytes");
   const double ratio = above / below;
   const double tolerance = std::max(kTolerance, Rounding(above, below));
   add("activations over 1F1B", ratio, found.chunks / base.chunks, 3,
-      Comparison::Rule::kWithin, tolerance);
+      Rule::kWithin, tolerance);
   // With the gradients that W needs, which the authors' planner does not
   // count; the README says which of those with copies miss the tolerance.
   const bool judged = !found.least_ratio;
   add("bytes of activations over 1F1B", ratio, found.held / base.held, 3,
-      judged ? Comparison::Rule::kWithin : Comparison::Rule::kShown,
+      judged ? Rule::kWithin : Rule::kShown,
       judged ? tolerance : tolerance * ratio);
   add("throughput over 1F1B",
       row.Number("mfu_percent") / base_row.Number("mfu_percent"),
-      base.step_s / found.step_s, 2, Comparison::Rule::kShown, 0);
+      base.step_s / found.step_s, 2, Rule::kShown, 0);
   if (judged) return;
   add("k of a stage without ends", row.Number("k"), *found.least_ratio, 2,
-      Comparison::Rule::kShown, 0);
+      Rule::kShown, 0);
 }
+
+}  // namespace
 
 absl::StatusOr<std::vector<Comparison>> Reproduce(const std::string& engine) {
   // 1F1B, by sequence.
@@ -111,14 +112,4 @@ absl::StatusOr<std::vector<Comparison>> Reproduce(const std::string& engine) {
   return out;
 }
 
-const RegisterPapers kRow({{
-    .name = "pipeoffload-figure15",
-    .summary = "PipeOffload, arXiv 2503.01328, figure 15, 10.5B on 8 A100",
-    .metric = "peak of activations over that of 1F1B, by their number; in "
-              "bytes, where PO-H at 16384 is too high by 20 % and rows with "
-              "copies are not judged; throughput over it",
-    .run = &Reproduce,
-}});
-
-}  // namespace
 }  // namespace pipewright::pipeoffload_figure15

@@ -3,7 +3,9 @@
 // columns.csv has the columns that are compared: `label` and `digits` of what
 // is printed, `rule` and `tolerance` of the comparison, fields that hold for
 // the column. Here stands what the cells do not say: how to measure.
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <utility>
 
@@ -24,53 +26,54 @@ namespace pipewright::published_tables {
 namespace {
 
 constexpr char kNotCompared[] = "-";
-constexpr char kSteps[] = "steps";
 constexpr char kPeakMemory[] = "peak memory";
 constexpr double kGiB = 1024.0 * 1024 * 1024;
 
-// What the cells of a row and of a column give.
-using Measure = absl::StatusOr<double> (*)(const TableRow& cells,
-                                           const std::string& engine,
-                                           RunContext* context);
+// What is measured: the cells of a row and of a column.
+struct Case {
+  const TableRow& cells;
+  const std::string& engine;
+  RunContext* context;
 
-absl::StatusOr<double> StepSeconds(const TableRow& cells,
-                                   const std::string& engine,
-                                   RunContext* context) {
-  PW_ASSIGN_OR_RETURN(const RunConfig config, ConfigOf(cells, engine));
-  PW_ASSIGN_OR_RETURN(const SimulatedRun run, Simulate(config, context));
-  return run.report.iteration_s;
+  absl::StatusOr<PreparedRun> Prepared() const {
+    PW_ASSIGN_OR_RETURN(const RunConfig config, ConfigOf(cells, engine));
+    return Prepare(config, context);
+  }
+  absl::StatusOr<Report> Simulated() const {
+    PW_ASSIGN_OR_RETURN(const RunConfig config, ConfigOf(cells, engine));
+    PW_ASSIGN_OR_RETURN(SimulatedRun run, Simulate(config, context));
+    return std::move(run.report);
+  }
+};
+using Measure = absl::StatusOr<double> (*)(const Case& each);
+
+absl::StatusOr<double> StepSeconds(const Case& each) {
+  PW_ASSIGN_OR_RETURN(const Report report, each.Simulated());
+  return report.iteration_s;
 }
 
-absl::StatusOr<double> MfuPercent(const TableRow& cells,
-                                  const std::string& engine,
-                                  RunContext* context) {
-  PW_ASSIGN_OR_RETURN(const RunConfig config, ConfigOf(cells, engine));
-  PW_ASSIGN_OR_RETURN(const SimulatedRun run, Simulate(config, context));
-  return 100 * *run.report.throughput->mfu();
+absl::StatusOr<double> MfuPercent(const Case& each) {
+  PW_ASSIGN_OR_RETURN(const Report report, each.Simulated());
+  return 100 * *report.throughput->mfu();
 }
 
-absl::StatusOr<double> PeakGib(const TableRow& cells, const std::string& engine,
-                               RunContext* context) {
-  PW_ASSIGN_OR_RETURN(const RunConfig config, ConfigOf(cells, engine));
-  PW_ASSIGN_OR_RETURN(const PreparedRun run, Prepare(config, context));
+absl::StatusOr<double> PeakGib(const Case& each) {
+  PW_ASSIGN_OR_RETURN(const PreparedRun run, each.Prepared());
   const ScheduleMemory& memory = *run.memory->memory;
   return static_cast<double>(memory.ranks[memory.WorstRank()].peak()) / kGiB;
 }
 
 // The first rank, without the embedding and the head.
-absl::StatusOr<RankMemory> LayersOfFirstRank(const TableRow& cells,
-                                             const std::string& engine,
-                                             RunContext* context) {
-  PW_ASSIGN_OR_RETURN(const RunConfig config, ConfigOf(cells, engine));
-  PW_ASSIGN_OR_RETURN(const PreparedRun run, Prepare(config, context));
+absl::StatusOr<RankMemory> LayersOfFirstRank(const Case& each) {
+  PW_ASSIGN_OR_RETURN(const PreparedRun run, each.Prepared());
   const PreparedModel& model = *run.prepared_model;
   const Schedule& schedule = *run.schedule.lowered;
   StageLayout layout;
-  const int64_t each = model.spec.layers / schedule.stages();
+  const int64_t count = model.spec.layers / schedule.stages();
   for (int stage = 0; stage < schedule.stages(); ++stage) {
     layout.stages.push_back({{.kind = BlockKind::kDenseLayer,
-                              .first_layer = stage * each,
-                              .count = each}});
+                              .first_layer = stage * count,
+                              .count = count}});
   }
   return BuildScheduleMemory(model.spec, model.training, layout, schedule, {})
       .ranks[0];
@@ -78,12 +81,9 @@ absl::StatusOr<RankMemory> LayersOfFirstRank(const TableRow& cells,
 
 // Parameters or activations in GiB, or activations in per cent of those with
 // nothing recomputed and no sequence parallelism.
-absl::StatusOr<double> LayerMemory(const TableRow& cells,
-                                   const std::string& engine,
-                                   RunContext* context) {
-  PW_ASSIGN_OR_RETURN(const RankMemory rank,
-                      LayersOfFirstRank(cells, engine, context));
-  const std::string& column = cells.Text("column");
+absl::StatusOr<double> LayerMemory(const Case& each) {
+  PW_ASSIGN_OR_RETURN(const RankMemory rank, LayersOfFirstRank(each));
+  const std::string& column = each.cells.Text("column");
   if (column == "parameters_gib") {
     MemoryBytes parameters = rank.fixed;
     for (const MemoryKind kind :
@@ -95,21 +95,20 @@ absl::StatusOr<double> LayerMemory(const TableRow& cells,
   }
   const auto activations = static_cast<double>(rank.peak_activations);
   if (absl::EndsWith(column, "_gib")) return activations / kGiB;
-  TableRow plain = cells;
-  plain.Take(TableRow({{"strategy.sequence_parallel", "false"},
-                       {"strategy.recompute", "none"}}));
+  TableRow plain = each.cells;
+  plain.Set("strategy.sequence_parallel", "false");
+  plain.Set("strategy.recompute", "none");
   PW_ASSIGN_OR_RETURN(const RankMemory all,
-                      LayersOfFirstRank(plain, engine, context));
+                      LayersOfFirstRank({plain, each.engine, each.context}));
   return 100 * activations / static_cast<double>(all.peak_activations);
 }
 
 // hidden and heads say what a split backward holds until its W: M_W / M =
 // 32h / (34h + 5as), table 1 and appendix G of the paper; s: section 5.
-absl::StatusOr<double> BubbleRate(const TableRow& cells,
-                                  const std::string& engine,
-                                  RunContext* context) {
+absl::StatusOr<double> BubbleRate(const Case& each) {
   constexpr double kSequence = 1024;
-  PW_ASSIGN_OR_RETURN(RunConfig config, ConfigOf(cells, engine));
+  const TableRow& cells = each.cells;
+  PW_ASSIGN_OR_RETURN(RunConfig config, ConfigOf(cells, each.engine));
   config.iterations = 1;
   if (cells.Has("limit")) {
     config.strategy.max_activations =
@@ -123,7 +122,7 @@ absl::StatusOr<double> BubbleRate(const TableRow& cells,
     return prepared.limit();
   };
   PW_ASSIGN_OR_RETURN(const SimulatedRun run,
-                      Simulate(config, context, options));
+                      Simulate(config, each.context, options));
   double span_s = run.report.span_s.per_rank;
   if (cells.Has("without_hops")) {
     span_s -=
@@ -133,11 +132,11 @@ absl::StatusOr<double> BubbleRate(const TableRow& cells,
 }
 
 // TFLOP/s of a product or of attention, GB/s of a stream.
-absl::StatusOr<double> KernelRate(const TableRow& cells, const std::string&,
-                                  RunContext*) {
+absl::StatusOr<double> KernelRate(const Case& each) {
   // Long enough for a rate, whatever it is.
   constexpr double kStreamBytes = 1e9;
   constexpr double kAttentionFlops = 1e15;
+  const TableRow& cells = each.cells;
   PW_ASSIGN_OR_RETURN(const DeviceSpec device,
                       FindDevice(cells.Text("device")));
   const double m = cells.Number("m");
@@ -165,13 +164,10 @@ absl::StatusOr<double> KernelRate(const TableRow& cells, const std::string&,
 
 // PipeOffload's k from the inventory of a layer's tensors and its operations,
 // on A100 (section 3 of the paper).
-absl::StatusOr<double> OffloadRatio(const TableRow& cells,
-                                    const std::string& engine,
-                                    RunContext* context) {
+absl::StatusOr<double> OffloadRatio(const Case& each) {
   constexpr double kFlops = 220e12;
   constexpr double kBytesPerSecond = 15e9;
-  PW_ASSIGN_OR_RETURN(const RunConfig config, ConfigOf(cells, engine));
-  PW_ASSIGN_OR_RETURN(const PreparedRun run, Prepare(config, context));
+  PW_ASSIGN_OR_RETURN(const PreparedRun run, each.Prepared());
   const ModelSpec& model = run.prepared_model->spec;
   const StageMemory layer = BuildStageMemory(
       model, run.prepared_model->training,
@@ -201,15 +197,12 @@ Comparison MeanError(const std::vector<Comparison>& rows) {
   for (const Comparison& row : rows) {
     errors += std::abs(row.simulated / NumberOf(row.published) - 1);
   }
-  const double mean = 100 * errors / static_cast<double>(rows.size());
-  return {"all of them",
-          "mean error in %",
-          "0",
-          mean,
-          absl::StrFormat("%.3f", mean),
-          Comparison::Rule::kAtMost,
-          kMeanPercent,
-          false};
+  Comparison out =
+      CompareNumbers("all of them", "mean error in %", 0,
+                     100 * errors / static_cast<double>(rows.size()), 3,
+                     Comparison::Rule::kAtMost, kMeanPercent, false);
+  out.published = "0";
+  return out;
 }
 
 Comparison CompareCells(const TableRow& cells, const std::string& setting,
@@ -252,7 +245,7 @@ absl::StatusOr<std::vector<Comparison>> Reproduce(const std::string& folder,
       TableRow cells = row;
       cells.Take(column);
       PW_ASSIGN_OR_RETURN(const double simulated,
-                          measure(cells, engine, &context));
+                          measure({cells, engine, &context}));
       out.push_back(
           CompareCells(cells, paper.Text("setting"), published, simulated));
     }
@@ -261,23 +254,49 @@ absl::StatusOr<std::vector<Comparison>> Reproduce(const std::string& folder,
   return out;
 }
 
-std::vector<Paper> PapersOfFolders() {
+using Runner = std::function<absl::StatusOr<std::vector<Comparison>>(
+    const std::string& engine)>;
+
+Runner RunnerOf(const std::string& folder, const TableRow& paper) {
+  const std::string& measure = paper.Text("measure");
+  if (measure == "deep optimizer states") {
+    return &deep_optimizer_states::Reproduce;
+  }
+  if (measure == "odc") return &odc::Reproduce;
+  if (measure == "pipeoffload figure15") {
+    return &pipeoffload_figure15::Reproduce;
+  }
+  return [folder, paper, measure](const std::string& engine) {
+    return measure == "steps" ? ReproduceSteps(folder, engine)
+                              : Reproduce(folder, paper, engine);
+  };
+}
+
+std::vector<Paper> ReadPapers() {
   std::vector<Paper> papers;
   for (const std::string& folder : FoldersWith("paper")) {
-    const TableRow paper = ReadTable(absl::StrCat(folder, "/paper"))[0];
+    const TableRow row = ReadTable(absl::StrCat(folder, "/paper"))[0];
     papers.push_back({.name = absl::StrReplaceAll(folder, {{"_", "-"}}),
-                      .summary = paper.Text("summary"),
-                      .metric = paper.Text("metric"),
-                      .run = [folder, paper](const std::string& engine) {
-                        return paper.Text("measure") == kSteps
-                                   ? ReproduceSteps(folder, engine)
-                                   : Reproduce(folder, paper, engine);
-                      }});
+                      .summary = row.Text("summary"),
+                      .metric = row.Text("metric"),
+                      .run = RunnerOf(folder, row)});
   }
+  std::sort(papers.begin(), papers.end(),
+            [](const Paper& a, const Paper& b) { return a.name < b.name; });
   return papers;
 }
 
-const RegisterPapers kPapers(PapersOfFolders());
-
 }  // namespace
 }  // namespace pipewright::published_tables
+
+namespace pipewright {
+
+std::vector<const Paper*> AllPapers() {
+  static const auto* const papers =
+      new std::vector<Paper>(published_tables::ReadPapers());
+  std::vector<const Paper*> all;
+  for (const Paper& paper : *papers) all.push_back(&paper);
+  return all;
+}
+
+}  // namespace pipewright

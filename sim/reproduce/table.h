@@ -30,6 +30,9 @@ class TableRow {
 
   // "pp {strategy.pp}" with the cell for each name in braces.
   std::string Fill(const std::string& text) const;
+  void Set(const std::string& column, const std::string& cell) {
+    cells_[column] = cell;
+  }
   // Takes the cells of `other` over; an empty one replaces nothing.
   void Take(const TableRow& other);
 

@@ -14,7 +14,6 @@
 #include "sim/base/json.h"
 #include "sim/model/model.h"
 #include "sim/reproduce/paper.h"
-#include "sim/reproduce/step_summary.h"
 #include "sim/reproduce/steps.h"
 #include "sim/reproduce/table.h"
 #include "sim/reproduce/validation.h"

@@ -12,7 +12,7 @@
 #include "sim/cli/verbs.h"
 #include "sim/engine/engine.h"
 #include "sim/reproduce/paper.h"
-#include "sim/reproduce/step_summary.h"
+#include "sim/reproduce/steps.h"
 #include "sim/reproduce/validation.h"
 
 namespace pipewright {

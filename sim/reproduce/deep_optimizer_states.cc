@@ -27,6 +27,8 @@
 namespace pipewright::deep_optimizer_states {
 namespace {
 
+using Rule = Comparison::Rule;
+
 constexpr double kUpdateOnA100 = 0.07;
 constexpr double kMeanOnA100 = 0.03;
 constexpr double kUpdateOnH100 = 0.05;
@@ -42,13 +44,6 @@ struct Machine {
   double adam = 0;    // the same, 0: what memory allows
 };
 
-struct Update {
-  double parameters = 0;
-  int subgroups = 1;
-  double ratio = 1;
-  int stride = 0;  // 0: none
-};
-
 // Milliseconds.
 struct Phases {
   double forward = 0;
@@ -58,7 +53,15 @@ struct Phases {
 
 using RunProgram = std::function<absl::StatusOr<RunSummary>(const Program&)>;
 
-LowerOptions OptionsOf(const Machine& machine, const Update& update,
+absl::StatusOr<RunSummary> RunOnClock(const Program& program) {
+  return RunOnFluidClock(program, {});
+}
+
+double ParametersOf(const TableRow& update) {
+  return update.Number("parameters_e9") * 1e9;
+}
+
+LowerOptions OptionsOf(const Machine& machine, const TableRow& update,
                        const Phases& phases) {
   LowerOptions options;
   options.costs =
@@ -69,17 +72,17 @@ LowerOptions OptionsOf(const Machine& machine, const Update& update,
   options.optimizer = OptimizerMode::kSynchronised;
   options.iterations = 1;
   OptimizerOffload& offload = options.offload;
-  offload.placement = update.stride > 0
+  offload.stride = update.Integer("stride");  // 0: none
+  offload.placement = offload.stride > 0
                           ? OptimizerPlacement::kDeepOptimizerStates
                           : OptimizerPlacement::kTwinFlow;
   // What the asynchronous flush takes is in the backward that was measured
   // with it.
   offload.flush = GradientFlush::kBlocking;
   offload.flush_rate = phases.flush_rate > 0 ? phases.flush_rate : 1e300;
-  offload.parameters = {update.parameters};
-  offload.subgroup_size = update.parameters / update.subgroups;
-  offload.ratio = update.ratio;
-  offload.stride = update.stride;
+  offload.parameters = {ParametersOf(update)};
+  offload.subgroup_size = ParametersOf(update) / update.Integer("subgroups");
+  offload.ratio = update.Number("ratio");
   offload.adam_rate = machine.adam;
   offload.cast_rate = machine.cast;
   offload.device_adam_rate = HostClass().device_adam_rate;
@@ -91,7 +94,7 @@ LowerOptions OptionsOf(const Machine& machine, const Update& update,
 // One rank, one microbatch.
 absl::StatusOr<double> Milliseconds(const RunProgram& run,
                                     const Machine& machine,
-                                    const Update& update,
+                                    const TableRow& update,
                                     const Phases& phases = {}) {
   ShapeParams shape;
   shape.name = "fitted";
@@ -115,27 +118,37 @@ absl::StatusOr<double> Milliseconds(const RunProgram& run,
   return summary.iteration_end_s[0] / kMilli;
 }
 
-Update UpdateOf(const TableRow& row) {
-  return {.parameters = row.Number("parameters_e9") * 1e9,
-          .subgroups = row.Integer("subgroups"),
-          .ratio = row.Number("ratio"),
-          .stride = row.Integer("stride")};
-}
+// Values, and what they give for a row.
+using Values = std::vector<double>;
+using Model = std::function<absl::StatusOr<double>(const Values& values,
+                                                   const TableRow& row)>;
 
-// The least of `cost` that a search by steps along each axis finds, in
-// logarithms, the steps halved from a fifth to 1e-4.
-std::vector<double> Least(
-    const std::function<double(const std::vector<double>&)>& cost,
-    std::vector<double> at) {
+// The values with the least squares of relative errors against `column` that a
+// search by steps along each axis finds, in logarithms, the steps halved from a
+// fifth to 1e-4.
+absl::StatusOr<Values> Fit(const std::vector<TableRow>& rows,
+                           const std::string& column, const Model& model,
+                           Values at) {
   constexpr double kFirst = 0.2;
   constexpr double kLast = 1e-4;
+  absl::Status failed;
+  const auto cost = [&](const Values& values) {
+    double sum = 0;
+    for (const TableRow& row : rows) {
+      const auto found = model(values, row);
+      if (!found.ok()) failed = found.status();
+      const double error = found.value_or(0) / row.Number(column) - 1;
+      sum += error * error;
+    }
+    return sum;
+  };
   double least = cost(at);
   for (double step = kFirst; step > kLast; step /= 2) {
     for (bool found = true; found;) {
       found = false;
       for (size_t axis = 0; axis < at.size(); ++axis) {
         for (const double by : {std::exp(step), std::exp(-step)}) {
-          std::vector<double> next = at;
+          Values next = at;
           next[axis] *= by;
           const double here = cost(next);
           if (!(here < least)) continue;
@@ -146,51 +159,43 @@ std::vector<double> Least(
       }
     }
   }
+  PW_RETURN_IF_ERROR(failed);
   return at;
 }
 
-Machine MachineOf(const std::vector<double>& values) {
+Machine MachineOf(const Values& values) {
   return {.copies = values[0],
           .memory = values[1],
           .cast = values[2],
           .adam = values.size() > 3 ? values[3] : 0};
 }
 
-// To the rows of a machine that say so: least squares of relative errors.
-// Copies are no faster than `link`.
-absl::StatusOr<Machine> Fit(const std::vector<TableRow>& rows,
-                            absl::string_view machine, double link,
-                            bool limits_adam) {
-  std::vector<std::pair<Update, double>> points;
+// Fitted to the rows of a machine that say so. Copies are no faster than
+// `link`.
+absl::StatusOr<Machine> FitMachine(std::vector<TableRow> rows,
+                                   const std::string& machine, double link,
+                                   bool limits_adam) {
+  rows.erase(std::remove_if(rows.begin(), rows.end(),
+                            [&machine](const TableRow& row) {
+                              return row.Text("machine") != machine ||
+                                     row.Integer("fit") == 0;
+                            }),
+             rows.end());
   double rate = 0;  // parameters a second of the plain step
   for (const TableRow& row : rows) {
-    if (row.Text("machine") != machine || row.Integer("fit") == 0) continue;
-    points.emplace_back(UpdateOf(row), row.Number("milliseconds"));
-    if (points.back().first.stride == 0) {
-      rate = points.back().first.parameters / (points.back().second * kMilli);
-    }
+    if (row.Integer("stride") > 0) continue;
+    rate = ParametersOf(row) / (row.Number("milliseconds") * kMilli);
   }
-  const RunProgram run = [](const Program& program) {
-    return RunOnFluidClock(program, {});
-  };
-  absl::Status failed;
-  const auto cost = [&](const std::vector<double>& values) {
-    if (values[0] > link) return std::numeric_limits<double>::infinity();
-    double sum = 0;
-    for (const auto& [update, expected] : points) {
-      const auto found = Milliseconds(run, MachineOf(values), update);
-      if (!found.ok()) failed = found.status();
-      const double error = found.value_or(0) / expected - 1;
-      sum += error * error;
-    }
-    return sum;
-  };
   // A third of a plain step casts, the rest steps at the pace of memory.
-  std::vector<double> start = {link / 2, rate * 1.5 * HostClass().adam_bytes,
-                               rate * 3};
+  Values start = {link / 2, rate * 1.5 * HostClass().adam_bytes, rate * 3};
   if (limits_adam) start.push_back(rate * 1.5);
-  const std::vector<double> found = Least(cost, std::move(start));
-  PW_RETURN_IF_ERROR(failed);
+  const Model model = [link](const Values& values,
+                             const TableRow& row) -> absl::StatusOr<double> {
+    if (values[0] > link) return std::numeric_limits<double>::infinity();
+    return Milliseconds(RunOnClock, MachineOf(values), row);
+  };
+  PW_ASSIGN_OR_RETURN(const Values found,
+                      Fit(rows, "milliseconds", model, std::move(start)));
   return MachineOf(found);
 }
 
@@ -223,17 +228,12 @@ class Rows {
   std::vector<Comparison> Take() && { return std::move(rows_); }
 
  private:
-  void Add(std::string setting, std::string what, double published,
-           double simulated, int digits, Comparison::Rule rule,
+  void Add(const std::string& setting, const std::string& what,
+           double published, double simulated, int digits, Rule rule,
            double tolerance) {
-    rows_.push_back({.setting = std::move(setting),
-                     .schedule = std::move(what),
-                     .published = absl::StrFormat("%.*f", digits, published),
-                     .simulated = simulated,
-                     .rounded = absl::StrFormat("%.*f", digits, simulated),
-                     // An engine that shares nothing is not what is fitted.
-                     .rule = shares_ ? rule : Comparison::Rule::kShown,
-                     .tolerance = tolerance});
+    // An engine that shares nothing is not what is fitted.
+    rows_.push_back(CompareNumbers(setting, what, published, simulated, digits,
+                                   shares_ ? rule : Rule::kShown, tolerance));
   }
 
   RunProgram run_;
@@ -250,7 +250,7 @@ absl::Status Rows::AddUpdates(const std::vector<TableRow>& table) {
                         FindSystem(absl::StrCat("dgx-", name)));
     links_[name] = system.pcie.bytes_per_s;
     PW_ASSIGN_OR_RETURN(machines_[name],
-                        Fit(table, name, links_[name], name == "h100"));
+                        FitMachine(table, name, links_[name], name == "h100"));
   }
   double sum = 0;
   int predicted = 0;
@@ -259,28 +259,24 @@ absl::Status Rows::AddUpdates(const std::vector<TableRow>& table) {
     const double expected = row.Number("milliseconds");
     const bool fitted = row.Integer("fit") != 0;
     PW_ASSIGN_OR_RETURN(const double found,
-                        Milliseconds(run_, machines_[machine], UpdateOf(row)));
+                        Milliseconds(run_, machines_[machine], row));
     const bool a100 = machine == "a100";
-    Add(absl::StrCat(machine, " ", row.Text("model"),
-                     row.Number("ratio") < 1
-                         ? absl::StrCat(" ratio ", row.Text("ratio"))
-                         : "",
+    Add(absl::StrCat(row.Fill("{machine} {model}"),
+                     row.Number("ratio") < 1 ? row.Fill(" ratio {ratio}") : "",
                      fitted ? ", fitted" : ""),
         absl::StrCat("update ms, ", NameOf(row.Integer("stride"))), expected,
-        found, 0, Comparison::Rule::kWithin,
-        a100 ? kUpdateOnA100 : kUpdateOnH100);
+        found, 0, Rule::kWithin, a100 ? kUpdateOnA100 : kUpdateOnH100);
     if (!a100 || fitted) continue;
     sum += std::abs(found / expected - 1);
     ++predicted;
   }
   Add("a100, all predicted", "mean error of updates, %", 100 * kMeanOnA100,
-      100 * sum / predicted, 1, Comparison::Rule::kAtMost, 0);
+      100 * sum / predicted, 1, Rule::kAtMost, 0);
   rows_.back().in_paper = false;
   for (const auto& [name, machine] : machines_) {
     // Against its link, which it may not pass.
     Add(absl::StrCat(name, ": ", NameOf(machine)), "fitted PCIe, GB/s",
-        links_[name] / 1e9, machine.copies / 1e9, 1, Comparison::Rule::kShown,
-        0);
+        links_[name] / 1e9, machine.copies / 1e9, 1, Rule::kShown, 0);
     rows_.back().in_paper = false;
   }
   return absl::OkStatus();
@@ -294,39 +290,23 @@ absl::Status Rows::AddBackward() {
   // flush.
   const auto backward = [&](const RunProgram& run, const TableRow& row,
                             double rate) -> absl::StatusOr<double> {
-    const Update update = {.parameters = row.Number("parameters_e9") * 1e9,
-                           .subgroups = row.Integer("subgroups"),
-                           .ratio = row.Number("ratio")};
-    PW_ASSIGN_OR_RETURN(const double alone, Milliseconds(run, machine, update));
+    PW_ASSIGN_OR_RETURN(const double alone, Milliseconds(run, machine, row));
     PW_ASSIGN_OR_RETURN(const double all,
-                        Milliseconds(run, machine, update,
+                        Milliseconds(run, machine, row,
                                      {.backward = row.Number("asynchronous"),
                                       .flush_rate = rate}));
     return all - alone;
   };
-  const RunProgram clock = [](const Program& program) {
-    return RunOnFluidClock(program, {});
+  const Model model = [&backward](const Values& values, const TableRow& row) {
+    return backward(RunOnClock, row, values[0]);
   };
-  absl::Status failed;
-  const std::vector<double> rate = Least(
-      [&](const std::vector<double>& values) {
-        double sum = 0;
-        for (const TableRow& row : table) {
-          const auto found = backward(clock, row, values[0]);
-          if (!found.ok()) failed = found.status();
-          const double error = found.value_or(0) / row.Number("blocking") - 1;
-          sum += error * error;
-        }
-        return sum;
-      },
-      {1e9});
-  PW_RETURN_IF_ERROR(failed);
+  PW_ASSIGN_OR_RETURN(const Values rate, Fit(table, "blocking", model, {1e9}));
   flush_rate_ = rate[0];
   for (const TableRow& row : table) {
     PW_ASSIGN_OR_RETURN(const double found, backward(run_, row, flush_rate_));
-    Add(absl::StrCat("h100 ", row.Text("model"), " ratio ", row.Text("ratio")),
+    Add(row.Fill("h100 {model} ratio {ratio}"),
         absl::StrFormat("backward ms, flush %.2f Gp/s", flush_rate_ / 1e9),
-        row.Number("blocking"), found, 0, Comparison::Rule::kWithin, kBackward);
+        row.Number("blocking"), found, 0, Rule::kWithin, kBackward);
   }
   return absl::OkStatus();
 }
@@ -338,45 +318,44 @@ absl::Status Rows::AddIterations() {
     const Phases phases = {.forward = row.Number("forward"),
                            .backward = row.Number("backward"),
                            .flush_rate = stride > 0 ? 0 : flush_rate_};
-    PW_ASSIGN_OR_RETURN(
-        const double found,
-        Milliseconds(run_, machines_["h100"],
-                     {.parameters = 3.832e9, .subgroups = 31, .stride = stride},
-                     phases));
+    PW_ASSIGN_OR_RETURN(const double found,
+                        Milliseconds(run_, machines_["h100"], row, phases));
     both.emplace_back(row.Number("iteration"), found);
     Add("h100 20B", absl::StrCat("iteration ms, ", NameOf(stride)),
-        both.back().first, found, 0, Comparison::Rule::kShown, 0);
+        both.back().first, found, 0, Rule::kShown, 0);
   }
   PW_CHECK(both.size() == 2);
   Add("h100 20B", "speed-up of the iteration", both[0].first / both[1].first,
-      both[0].second / both[1].second, 2, Comparison::Rule::kShown, 0);
+      both[0].second / both[1].second, 2, Rule::kShown, 0);
   return absl::OkStatus();
 }
 
 // The update that was measured, times what a stride changes of it on the fitted
 // machine; backward with the asynchronous flush as measured.
 absl::Status Rows::AddSpeedups() {
+  const Machine& machine = machines_["a100"];
   for (const TableRow& row : ReadTable("deep_optimizer_states/phases")) {
-    Update update = {.parameters = 1e9, .subgroups = row.Integer("subgroups")};
+    TableRow no_stride = row;
+    no_stride.Set("stride", "0");
     PW_ASSIGN_OR_RETURN(const double plain,
-                        Milliseconds(run_, machines_["a100"], update));
-    update.stride = row.Integer("stride");
-    PW_ASSIGN_OR_RETURN(const double strided,
-                        Milliseconds(run_, machines_["a100"], update));
+                        Milliseconds(run_, machine, no_stride));
+    PW_ASSIGN_OR_RETURN(const double strided, Milliseconds(run_, machine, row));
     const double forward = row.Number("forward");
     const double before =
         forward + row.Number("backward") + row.Number("update");
     const double behind = forward + row.Number("flushed") +
                           row.Number("update") * strided / plain;
     const double published = row.Number("speedup");
-    Add(absl::StrCat(row.Text("model"), " ", row.Text("setting")),
-        absl::StrCat("speed-up, ", NameOf(update.stride)), published,
-        before / behind, 2, Comparison::Rule::kWithin,
+    Add(row.Fill("{model} {setting}"),
+        absl::StrCat("speed-up, ", NameOf(row.Integer("stride"))), published,
+        before / behind, 2, Rule::kWithin,
         // In tenths of a percent, downwards.
         std::floor(1000 * kSpeedup / published) / 1000);
   }
   return absl::OkStatus();
 }
+
+}  // namespace
 
 absl::StatusOr<std::vector<Comparison>> Reproduce(const std::string& engine) {
   PW_ASSIGN_OR_RETURN(const EngineInfo* const info, FindEngine(engine));
@@ -389,14 +368,4 @@ absl::StatusOr<std::vector<Comparison>> Reproduce(const std::string& engine) {
   return std::move(rows).Take();
 }
 
-const RegisterPaper kRow({
-    .name = "deep-optimizer-states",
-    .summary = "Deep Optimizer States, arXiv 2410.21316: the authors' logs of "
-               "an optimizer on the host",
-    .metric = "update phase of one rank on machines fitted to one sweep each, "
-              "backward with a blocking flush, whole iterations",
-    .run = &Reproduce,
-});
-
-}  // namespace
 }  // namespace pipewright::deep_optimizer_states

@@ -1,259 +1,419 @@
 // ODC, arXiv 2601.19362: trends of the paper's section 5 on A100, and the table
-// of a port to MI300X (odc_port.cc).
+// of AMD's port to MI300X.
+//
+// Two numbers of the port are inferred from batch 16 of the model that has one
+// node: how fast the GPU computes, from the seconds of a collective step, and
+// how fast one-sided transfers are inside a node, from the speed-up. One more
+// from batch 16 of the model on two nodes: how fast they are over its cards.
+// RCCL's collectives run at the links' own rates. The port pushes about 5 % of
+// its gradients while it computes, so here a layer's backward waits for the
+// push before it.
 #include "sim/reproduce/odc.h"
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "sim/base/check.h"
 #include "sim/base/parallel.h"
 #include "sim/base/status.h"
+#include "sim/config/prepare.h"
+#include "sim/config/prepare_draws.h"
+#include "sim/engine/known_times.h"
+#include "sim/program/program.h"
+#include "sim/reproduce/paper.h"
 #include "sim/reproduce/table.h"
 #include "sim/run/monte_carlo.h"
+#include "sim/schedule/registry.h"
 #include "sim/sequences/lengths.h"
 
-namespace pipewright {
+namespace pipewright::odc {
 namespace {
 
-constexpr char kLaw[] = "longalign";
-constexpr int kGoldenMinibatch = 4;
-constexpr int kGoldenDevices = 8;
-constexpr int64_t kGoldenLongest = 65536;
+using Rule = Comparison::Rule;
+
+// Draws of a setting; all strategies of it meet the same ones.
+constexpr int kDraws = 100;
+// Thousands of tokens of the law's longest sample.
+constexpr double kLongest = 64;
 // Below this a speed-up is none: the owner's polls cost as much.
 constexpr double kAlike = 0.02;
-// Of a step in a trend that is to fall or to rise: noise of 100 draws.
+// Noise of 100 draws, which a step of a trend that rises may fall by.
 constexpr double kNoise = 0.01;
 
-struct Gain {
-  double micro = 0;  // odc over collectives, both LB-Micro
-  double mini = 0;   // odc with LB-Mini over the same
-};
+constexpr int kFitted = 16;        // the batch
+constexpr double kFastest = 1e13;  // bytes a second, that a search tries
+constexpr int kWrongSigns = 1;     // at most, of the predicted columns
 
-// What a trend changes.
-struct TrendSetting {
-  std::string model = "1.5B";
-  int devices = kGoldenDevices;
-  int minibatch = kGoldenMinibatch;
-  double scale = 1;    // of all lengths
-  double packing = 1;  // tokens of a microbatch over the longest sample
-};
+// Rows of odc/strategies.
+constexpr char kCollectives[] = "collectives";
+constexpr char kOdc[] = "odc lb-mini";
+
+// Draws come by the hundred, so the engine is fast whatever is asked for.
+absl::StatusOr<RunConfig> OdcConfig(TableRow row, const std::string& strategy) {
+  row.Set("strategy", strategy);
+  std::vector<TableRow> rows = {row};
+  JoinTable("odc/models", &rows);
+  JoinTable("odc/strategies", &rows);
+  rows[0].Take(ReadTable("odc/columns")[0]);
+  return ConfigOf(rows[0], "fast");
+}
 
 // The law with lengths times `scale`.
-std::string ScaledLaw(double scale) {
-  if (scale == 1) return kLaw;
-  const LengthLaw law = *ParseLengthLaw(kLaw);
+std::string ScaledLaw(const std::string& name, double scale) {
+  if (scale == 1) return name;
+  const LengthLaw law = *ParseLengthLaw(name);
   return absl::StrFormat("lognormal:%.0f,%g,%.0f,%.0f", law.median * scale,
                          law.sigma, static_cast<double>(law.least) * scale,
                          static_cast<double>(law.most) * scale);
 }
 
-absl::StatusOr<Gain> GainOf(const TrendSetting& setting, RunContext* context) {
-  RunConfig config =
-      OdcConfig(setting.model, "dgx-a100", setting.devices, setting.minibatch);
-  config.costs.analytic = true;
-  config.sequences.lengths = ScaledLaw(setting.scale);
-  const double longest =
-      static_cast<double>(kGoldenLongest) * setting.scale * setting.packing;
-  config.sequences.max_token_len = static_cast<int64_t>(longest);
-  std::vector<NamedConfig> strategies(3, NamedConfig{"", config});
-  strategies[0].config.strategy.data_parallel = DataParallel::kFsdp;
-  strategies[0].config.strategy.shard_blocks = ShardBlocks::kLayer;
-  for (const size_t index : {1, 2}) {
-    strategies[index].config.strategy.data_parallel = DataParallel::kOdc;
+// Speed-up of a strategy over collectives with LB-Micro.
+absl::StatusOr<double> GainOf(const TableRow& row, const std::string& strategy,
+                              RunContext* context) {
+  std::vector<NamedConfig> strategies;
+  for (const std::string& name : {std::string(kCollectives), strategy}) {
+    PW_ASSIGN_OR_RETURN(RunConfig config, OdcConfig(row, name));
+    SequenceChoice& sequences = config.sequences;
+    const double longest = row.Number("longest");
+    sequences.lengths = ScaledLaw(*sequences.lengths, longest / kLongest);
+    sequences.max_token_len =
+        static_cast<int64_t>(1024 * longest * row.Number("packing"));
+    strategies.push_back({"", std::move(config)});
   }
-  strategies[2].config.sequences.packer = Packer::kLbMini;
   PW_ASSIGN_OR_RETURN(
       const MonteCarlo result,
-      RunMonteCarlo(std::move(strategies), kOdcDraws, NumCores(), context));
-  const double base_s = result.strategies[0].mean_s;
-  return Gain{.micro = base_s / result.strategies[1].mean_s,
-              .mini = base_s / result.strategies[2].mean_s};
+      RunMonteCarlo(std::move(strategies), kDraws, NumCores(), context));
+  return result.strategies[0].mean_s / result.strategies[1].mean_s;
 }
 
-// Rows of the paper as they are computed.
-class TrendRows {
- public:
-  absl::Status Run();
-  std::vector<Comparison> Take() && { return std::move(rows_); }
-
- private:
-  absl::Status AddGolden();
-  absl::StatusOr<std::vector<double>> Sweep(
-      const std::string& what, const std::vector<TrendSetting>& settings,
-      const std::vector<std::string>& values);
-  // A statement of the paper: 1 where it holds.
-  void AddTrend(std::string what, bool holds) {
-    rows_.push_back({.setting = "A100 1.5B, LB-Mini",
-                     .schedule = std::move(what),
-                     .published = "1",
-                     .simulated = holds ? 1.0 : 0.0,
-                     .rounded = holds ? "1" : "0"});
-  }
-
-  RunContext context_;
-  std::vector<Comparison> rows_;
-};
-
-absl::Status TrendRows::AddGolden() {
+absl::Status AddGolden(RunContext* context, std::vector<Comparison>* rows) {
   for (const TableRow& row : ReadTable("odc/golden")) {
-    PW_ASSIGN_OR_RETURN(
-        const Gain gain,
-        GainOf({.model = row.Text("model"), .devices = row.Integer("gpus")},
-               &context_));
-    const bool mini = row.Text("packer") == "lb-mini";
-    const double found = mini ? gain.mini : gain.micro;
-    rows_.push_back(
-        {.setting = absl::StrCat("A100 ", row.Text("model"), " minibatch 4"),
-         .schedule = absl::StrCat("speed-up, ", row.Text("packer")),
-         .published = row.Text("speedup"),
-         .simulated = found,
-         .rounded = absl::StrFormat("%.2f", found),
-         .rule = Comparison::Rule::kShown});
+    PW_ASSIGN_OR_RETURN(const double gain,
+                        GainOf(row, row.Fill("odc {packer}"), context));
+    rows->push_back(CompareNumbers(row.Fill("A100 {model} minibatch 4"),
+                                   row.Fill("speed-up, {packer}"),
+                                   row.Number("speedup"), gain, 2));
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<double>> TrendRows::Sweep(
-    const std::string& what, const std::vector<TrendSetting>& settings,
-    const std::vector<std::string>& values) {
-  std::vector<double> gains;
-  for (size_t index = 0; index < settings.size(); ++index) {
-    PW_ASSIGN_OR_RETURN(const Gain gain, GainOf(settings[index], &context_));
-    gains.push_back(gain.mini);
-    // Against none: a curve, of which the paper states its course alone.
-    rows_.push_back(
-        {.setting = absl::StrCat("A100 1.5B ", what, " ", values[index]),
-         .schedule = "speed-up, lb-mini",
-         .published = "1.00",
-         .simulated = gain.mini,
-         .rounded = absl::StrFormat("%.2f", gain.mini),
-         .rule = Comparison::Rule::kShown,
-         .in_paper = false});
-  }
-  return gains;
-}
+using Curve = std::vector<double>;
 
-bool Rises(const std::vector<double>& values) {
-  bool rises = values.back() > values.front();
-  for (size_t index = 1; index < values.size(); ++index) {
-    rises &= values[index] > values[index - 1] - kNoise;
+bool Rises(const Curve& curve) {
+  bool rises = curve.back() > curve.front();
+  for (size_t index = 1; index < curve.size(); ++index) {
+    rises &= curve[index] > curve[index - 1] - kNoise;
   }
   return rises;
 }
 
-bool Falls(std::vector<double> values) {
-  std::reverse(values.begin(), values.end());
-  return Rises(values);
+bool PeaksInside(const Curve& curve) {
+  const auto peak = std::max_element(curve.begin(), curve.end());
+  return peak != curve.begin() && peak != curve.end() - 1;
 }
 
-absl::Status TrendRows::Run() {
-  PW_RETURN_IF_ERROR(AddGolden());
-  std::vector<TrendSetting> settings;
-  std::vector<std::string> values;
-  const auto add = [&](TrendSetting setting, std::string value) {
-    settings.push_back(std::move(setting));
-    values.push_back(std::move(value));
-  };
-  const auto sweep = [&](const std::string& what) {
-    auto gains = Sweep(what, settings, values);
-    settings.clear();
-    values.clear();
-    return gains;
-  };
-
-  for (const int minibatch : {1, 2, 4, 8, 16}) {
-    add({.minibatch = minibatch}, absl::StrCat(minibatch));
+// What the paper states of a curve, and whether it holds.
+std::vector<std::pair<const char*, bool>> Statements(const std::string& name,
+                                                     const Curve& curve) {
+  if (name == "minibatch") {
+    return {{"minibatch 1: no gain", curve[0] < 1 + kAlike},
+            {"peak at a moderate minibatch", PeaksInside(curve)}};
   }
-  PW_ASSIGN_OR_RETURN(const std::vector<double> over_minibatch,
-                      sweep("minibatch"));
-  AddTrend("minibatch 1: no gain", over_minibatch[0] < 1 + kAlike);
-  const auto peak =
-      std::max_element(over_minibatch.begin(), over_minibatch.end());
-  AddTrend("peak at a moderate minibatch",
-           peak != over_minibatch.begin() && peak != over_minibatch.end() - 1);
-
-  for (const int devices : {2, 4, 8, 16, 32}) {
-    add({.devices = devices}, absl::StrCat(devices));
+  if (name == "devices") {
+    return {{"more with more devices, one node",
+             Rises({curve[0], curve[1], curve[2]})},
+            {"more with more devices, 2 to 32", curve.back() > curve.front()}};
   }
-  PW_ASSIGN_OR_RETURN(const std::vector<double> over_devices, sweep("devices"));
-  AddTrend("more with more devices, one node",
-           Rises({over_devices[0], over_devices[1], over_devices[2]}));
-  AddTrend("more with more devices, 2 to 32",
-           over_devices.back() > over_devices.front());
-
-  for (const double scale : {0.125, 0.25, 0.5, 1.0, 2.0}) {
-    add({.scale = scale}, absl::StrFormat("%gK", 64 * scale));
+  if (name == "longest") {
+    return {{"more with longer samples", Rises(curve)}};
   }
-  PW_ASSIGN_OR_RETURN(const std::vector<double> over_length, sweep("longest"));
-  AddTrend("more with longer samples", Rises(over_length));
+  return {{"less with a larger packing ratio",
+           Rises(Curve(curve.rbegin(), curve.rend()))}};
+}
 
-  for (const double packing : {1.0, 2.0, 4.0}) {
-    add({.packing = packing}, absl::StrFormat("%g", packing));
+absl::Status AddTrends(RunContext* context, std::vector<Comparison>* rows) {
+  Curve curve;
+  const std::vector<TableRow> table = ReadTable("odc/trends");
+  for (size_t index = 0; index < table.size(); ++index) {
+    const TableRow& row = table[index];
+    PW_ASSIGN_OR_RETURN(const double gain, GainOf(row, kOdc, context));
+    rows->push_back(CompareNumbers(row.Fill("A100 {model} {curve} {value}"),
+                                   "speed-up, lb-mini", 1, gain, 2,
+                                   Rule::kShown, 0, false));
+    curve.push_back(gain);
+    const std::string& name = row.Text("curve");
+    if (index + 1 < table.size() && table[index + 1].Text("curve") == name) {
+      continue;
+    }
+    for (const auto& [statement, holds] : Statements(name, curve)) {
+      rows->push_back(CompareNumbers("A100 1.5B, LB-Mini", statement, 1, holds,
+                                     0, Rule::kDigits));
+    }
+    curve.clear();
   }
-  PW_ASSIGN_OR_RETURN(const std::vector<double> over_packing,
-                      sweep("packing ratio"));
-  AddTrend("less with a larger packing ratio", Falls(over_packing));
   return absl::OkStatus();
 }
 
-// Both halves run on engine fast, whatever is asked for: draws by the hundred.
-absl::StatusOr<std::vector<Comparison>> Reproduce(
-    const std::string& /*engine*/) {
-  TrendRows rows;
-  PW_RETURN_IF_ERROR(rows.Run());
-  std::vector<Comparison> all = std::move(rows).Take();
-  PW_ASSIGN_OR_RETURN(std::vector<Comparison> port, ReproduceOdcPort());
-  all.insert(all.end(), port.begin(), port.end());
-  return all;
+// What is inferred.
+struct PortMachine {
+  double flops_per_s = 1e14;
+  double links_bytes_per_s = kFastest;  // of one-sided transfers in a node
+  double cards_bytes_per_s = 0;         // and between nodes
+};
+
+absl::StatusOr<PreparedRun> PreparePort(const TableRow& row,
+                                        const std::string& strategy,
+                                        const PortMachine& machine,
+                                        RunContext* context) {
+  PW_ASSIGN_OR_RETURN(RunConfig config, OdcConfig(row, strategy));
+  config.iterations = 1;
+  if (strategy == kOdc) {
+    config.system.nvlink.bytes_per_s = machine.links_bytes_per_s;
+    if (machine.cards_bytes_per_s > 0) {
+      config.system.nic.bytes_per_s = machine.cards_bytes_per_s;
+    }
+  }
+  PW_ASSIGN_OR_RETURN(PreparedRun run, Prepare(config, context));
+  // The same FLOP/s for every length.
+  const PassWorks& works = run.sequences->works;
+  const auto seconds = [&](const PassWork& work) {
+    return work.At(run.sequences->base_sequence) / machine.flops_per_s;
+  };
+  run.lower.costs =
+      PassCosts::Uniform(1, 1,
+                         {.forward_s = seconds(works.forward),
+                          .backward_input_s = seconds(works.backward_input),
+                          .backward_weight_s = seconds(works.backward_weight)});
+  return run;
 }
 
-const RegisterPaper kRow({
-    .name = "odc",
-    .summary =
-        "On-demand communication, arXiv 2601.19362, and AMD's port of it",
-    .metric = "speed-up over FSDP2 layer by layer, means of 100 draws of "
-              "LongAlign's lengths, on engine fast: the paper's trends, and "
-              "MI300X with compute and transfers inferred from batch 16",
-    .run = &Reproduce,
-});
+// Empty microbatches behind the own ones, so that all have equally many.
+absl::Status Pad(DrawPlan* plan, PreparedSequences* sequences) {
+  const size_t most = sequences->classes.front().forward.size();
+  const auto build = [&]() -> absl::StatusOr<std::shared_ptr<const Schedule>> {
+    ScheduleParams sizes;
+    sizes.pp = 1;
+    sizes.microbatches = static_cast<int>(most);
+    PW_ASSIGN_OR_RETURN(Schedule schedule, BuildSchedule("1f1b", sizes));
+    return std::make_shared<const Schedule>(std::move(schedule));
+  };
+  PW_ASSIGN_OR_RETURN(const std::shared_ptr<const Schedule> schedule,
+                      plan->ScheduleOf(static_cast<int>(most), build));
+  for (MicrobatchFactors& own : sequences->classes) {
+    for (std::vector<double>* const factors :
+         {&own.forward, &own.backward_input, &own.backward_weight}) {
+      factors->resize(most, 0);
+    }
+  }
+  sequences->schedules.assign(sequences->classes.size(), schedule);
+  return absl::OkStatus();
+}
+
+// A layer's backward waits for the push of the layer before it, not of the one
+// before that.
+void ExposePushes(Program* program) {
+  const auto expose = [](DpClass* own) {
+    for (RankProgram& rank : own->ranks) {
+      for (LaneHook& hook : rank.hooks) {
+        const bool reduces = hook.place == LaneHook::Place::kAfter;
+        if (reduces && hook.window > 0) hook.window = 1;
+      }
+    }
+  };
+  expose(program);
+  for (DpClass& other : program->more_classes) expose(&other);
+}
+
+// How a step of the port runs: with collectives, one-sided transfers, or those
+// with the empty microbatches that collectives need.
+enum class PortStep { kCollective, kPadded, kOneSided };
+
+// Seconds, the mean over draws.
+absl::StatusOr<double> StepOf(const TableRow& row, PortStep step,
+                              const PortMachine& machine, RunContext* context) {
+  PW_ASSIGN_OR_RETURN(const PreparedRun packed,
+                      PreparePort(row, kOdc, machine, context));
+  PreparedRun run = packed;
+  if (step == PortStep::kCollective) {
+    PW_ASSIGN_OR_RETURN(run, PreparePort(row, kCollectives, machine, context));
+  }
+  DrawPlan packings;
+  DrawPlan plan;
+  KnownTimes times;
+  std::vector<double> seconds(kDraws);
+  const auto work = [&](int64_t draw) {
+    PreparedRun drawn = packed;
+    PW_RETURN_IF_ERROR(TakeDraw(draw, &drawn, &packings));
+    PreparedRun own = run;
+    own.sequences = std::move(drawn.sequences);
+    if (step != PortStep::kOneSided) {
+      PW_RETURN_IF_ERROR(Pad(&plan, &*own.sequences));
+    }
+    PW_ASSIGN_OR_RETURN(Program program, LowerRun(own, &plan));
+    if (step != PortStep::kCollective) ExposePushes(&program);
+    PW_ASSIGN_OR_RETURN(const RunSummary summary,
+                        RunFastKnowing(program, {}, &times));
+    seconds[draw] = summary.iteration_s();
+    return absl::OkStatus();
+  };
+  PW_RETURN_IF_ERROR(ParallelFor(kDraws, NumCores(), work));
+  double sum = 0;
+  for (const double each : seconds) sum += each;
+  return sum / kDraws;
+}
+
+// Puts into `*number`, a part of `*machine`, what makes `value` the target.
+// True: nothing in the range does; it is the nearer bound.
+absl::StatusOr<bool> Infer(
+    double low, double high, double target, double* number,
+    const std::function<absl::StatusOr<double>()>& value) {
+  PW_ASSIGN_OR_RETURN(const BoundedFit fit,
+                      FitWithin(low, high, target, [&](double here) {
+                        *number = here;
+                        return value();
+                      }));
+  *number = fit.at;
+  return fit.at_bound;
+}
+
+// From the seconds of a collective step.
+absl::StatusOr<bool> InferCompute(const TableRow& row, PortMachine* machine,
+                                  RunContext* context) {
+  return Infer(1e13, 1e16, -row.Number("collective"), &machine->flops_per_s,
+               [&]() -> absl::StatusOr<double> {
+                 PW_ASSIGN_OR_RETURN(
+                     const double step_s,
+                     StepOf(row, PortStep::kCollective, *machine, context));
+                 return -step_s;
+               });
+}
+
+// From the speed-up; `number`: of links or of cards.
+absl::StatusOr<bool> InferTransfers(const TableRow& row, double least,
+                                    double* number, const PortMachine& machine,
+                                    RunContext* context) {
+  PW_ASSIGN_OR_RETURN(const double collective_s,
+                      StepOf(row, PortStep::kCollective, machine, context));
+  return Infer(least, kFastest, row.Number("speedup"), number,
+               [&]() -> absl::StatusOr<double> {
+                 PW_ASSIGN_OR_RETURN(
+                     const double step_s,
+                     StepOf(row, PortStep::kOneSided, machine, context));
+                 return collective_s / step_s;
+               });
+}
+
+// From the rows that are fitted; `shown` gets what is found.
+absl::StatusOr<PortMachine> InferMachine(const std::vector<TableRow>& table,
+                                         RunContext* context,
+                                         std::vector<Comparison>* shown) {
+  PortMachine machine;
+  const auto show = [&](const std::string& what, bool at_bound, double most,
+                        double found, int digits) {
+    shown->push_back(CompareNumbers(
+        "MI300X, fitted",
+        absl::StrCat(what, at_bound ? ", at the bound of the fit" : ""), most,
+        found, digits, Rule::kShown, 0, false));
+  };
+  for (const TableRow& row : table) {
+    if (row.Integer("batch") != kFitted) continue;
+    if (row.Integer("system.nodes") == 1) {
+      PW_ASSIGN_OR_RETURN(const bool compute,
+                          InferCompute(row, &machine, context));
+      show("TFLOP/s, of 1307 at most", compute, 1307,
+           machine.flops_per_s / 1e12, 0);
+      PW_ASSIGN_OR_RETURN(const bool links,
+                          InferTransfers(row, 1e9, &machine.links_bytes_per_s,
+                                         machine, context));
+      show("GB/s one-sided, links of 448", links, 448,
+           machine.links_bytes_per_s / 1e9, 1);
+    } else {
+      PW_ASSIGN_OR_RETURN(const bool cards,
+                          InferTransfers(row, 1e8, &machine.cards_bytes_per_s,
+                                         machine, context));
+      show("GB/s one-sided, cards of 50", cards, 50,
+           machine.cards_bytes_per_s / 1e9, 1);
+    }
+  }
+  return machine;
+}
+
+// Adds the comparisons of a row. True: it is predicted, and the wrong side of a
+// speed-up of 1.
+absl::StatusOr<bool> Predict(const TableRow& row, const PortMachine& machine,
+                             RunContext* context,
+                             std::vector<Comparison>* rows) {
+  const auto step = [&](PortStep kind) {
+    return StepOf(row, kind, machine, context);
+  };
+  PW_ASSIGN_OR_RETURN(const double collective_s, step(PortStep::kCollective));
+  PW_ASSIGN_OR_RETURN(const double padded_s, step(PortStep::kPadded));
+  PW_ASSIGN_OR_RETURN(const double odc_s, step(PortStep::kOneSided));
+  const bool fitted = row.Integer("batch") == kFitted;
+  const auto show = [&](const char* what, const char* column, double found,
+                        int digits) {
+    if (!row.Has(column)) return;
+    rows->push_back(
+        CompareNumbers(absl::StrCat(row.Fill("MI300X {model} batch {batch}"),
+                                    fitted ? ", fitted" : ""),
+                       what, row.Number(column), found, digits));
+  };
+  const double speedup = collective_s / odc_s;
+  show("speed-up", "speedup", speedup, 3);
+  show("of it one-sided transfers", "one_sided", collective_s / padded_s, 3);
+  show("of it no padding", "no_padding", padded_s / odc_s, 3);
+  show("s a step, collectives", "collective", collective_s, 1);
+  show("s a step, odc", "odc", odc_s, 1);
+  return !fitted && (row.Number("speedup") > 1) != (speedup > 1);
+}
+
+absl::Status AddPort(std::vector<Comparison>* rows) {
+  std::vector<TableRow> table = ReadTable("odc/port");
+  JoinTable("odc/steps", &table);
+  RunContext context;
+  std::vector<Comparison> inferred;
+  PW_ASSIGN_OR_RETURN(const PortMachine machine,
+                      InferMachine(table, &context, &inferred));
+  int wrong = 0;
+  for (const TableRow& row : table) {
+    PW_ASSIGN_OR_RETURN(const bool is_wrong,
+                        Predict(row, machine, &context, rows));
+    wrong += is_wrong ? 1 : 0;
+  }
+  rows->insert(rows->end(), inferred.begin(), inferred.end());
+  rows->push_back(CompareNumbers("MI300X, 7 predicted columns",
+                                 "wrong signs of speed-up - 1", kWrongSigns,
+                                 wrong, 0, Rule::kAtMost, 0, false));
+  return absl::OkStatus();
+}
 
 }  // namespace
 
-RunConfig OdcConfig(const std::string& model, const std::string& system,
-                    int devices, int minibatch) {
-  RunConfig config;
-  config.engine = "fast";
-  config.schedule.name = "1f1b";
-  config.system.preset = system;
-  config.system.nodes = (devices + 7) / 8;
-  // Qwen2.5's kinds of layers, with the sizes of the table.
-  config.model.preset = "qwen2.5-7b";
-  bool known = false;
-  for (const TableRow& row : ReadTable("odc/models")) {
-    if (row.Text("model") != model) continue;
-    known = true;
-    config.model.layers = row.Integer("layers");
-    config.model.hidden = row.Integer("hidden");
-    config.model.heads = row.Integer("heads");
-    config.model.kv_heads = row.Integer("kv_heads");
-    config.model.ffn_hidden = row.Integer("ffn_hidden");
-    config.model.vocabulary = row.Integer("vocabulary");
+absl::StatusOr<BoundedFit> FitWithin(
+    double low, double high, double target,
+    const std::function<absl::StatusOr<double>(double)>& value) {
+  const double first = low;
+  const double last = high;
+  while (high / low > 1 + 1e-4) {
+    const double middle = std::sqrt(low * high);
+    PW_ASSIGN_OR_RETURN(const double here, value(middle));
+    (here < target ? low : high) = middle;
   }
-  PW_CHECK(known);
-  StrategyChoice& strategy = config.strategy;
-  strategy.pp = 1;
-  strategy.dp = devices;
-  strategy.recompute = Recompute::kFull;
-  SequenceChoice& sequences = config.sequences;
-  sequences.lengths = kLaw;
-  sequences.minibatch = minibatch;
-  sequences.packer = Packer::kLbMicro;
-  sequences.packer_cost = PackerCost::kFit;
-  sequences.seed = 1;
-  return config;
+  // An end that never moved was never passed.
+  if (low != first && high != last) return BoundedFit{std::sqrt(low * high)};
+  return BoundedFit{low == first ? first : last, true};
 }
 
-}  // namespace pipewright
+absl::StatusOr<std::vector<Comparison>> Reproduce(const std::string&) {
+  std::vector<Comparison> rows;
+  RunContext context;
+  PW_RETURN_IF_ERROR(AddGolden(&context, &rows));
+  PW_RETURN_IF_ERROR(AddTrends(&context, &rows));
+  PW_RETURN_IF_ERROR(AddPort(&rows));
+  return rows;
+}
+
+}  // namespace pipewright::odc

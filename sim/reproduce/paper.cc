@@ -1,29 +1,26 @@
 #include "sim/reproduce/paper.h"
 
 #include <cmath>
-#include <map>
 #include <utility>
 
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "sim/base/check.h"
 
 namespace pipewright {
 namespace {
 
-// Sorted by name; filled before main.
-std::map<std::string, Paper>& Rows() {
-  static auto* rows = new std::map<std::string, Paper>;
-  return *rows;
-}
+constexpr std::pair<Comparison::Rule, const char*> kRules[] = {
+    {Comparison::Rule::kDigits, "digits"},
+    {Comparison::Rule::kWithin, "within"},
+    {Comparison::Rule::kShown, "shown"},
+    {Comparison::Rule::kAtMost, "at most"}};
 
 }  // namespace
 
 bool Comparison::matches() const {
   if (rule == Rule::kDigits) return published == rounded;
-  double value = 0;
-  PW_CHECK(absl::SimpleAtod(published, &value));
+  const double value = NumberOf(published);
   if (rule == Rule::kShown) return std::abs(simulated - value) <= tolerance;
   return rule == Rule::kAtMost
              ? simulated <= value + tolerance
@@ -45,15 +42,38 @@ std::string Comparison::RuleNote() const {
   return "";
 }
 
-RegisterPaper::RegisterPaper(Paper paper) {
-  std::string name = paper.name;
-  PW_CHECK(Rows().emplace(std::move(name), std::move(paper)).second);
+Comparison CompareNumbers(std::string setting, std::string schedule,
+                          double published, double simulated, int digits,
+                          Comparison::Rule rule, double tolerance,
+                          bool in_paper) {
+  return {std::move(setting),
+          std::move(schedule),
+          absl::StrFormat("%.*f", digits, published),
+          simulated,
+          absl::StrFormat("%.*f", digits, simulated),
+          rule,
+          tolerance,
+          in_paper};
 }
 
-std::vector<const Paper*> AllPapers() {
-  std::vector<const Paper*> papers;
-  for (const auto& [name, paper] : Rows()) papers.push_back(&paper);
-  return papers;
+const char* RuleName(Comparison::Rule rule) {
+  for (const auto& [each, name] : kRules) {
+    if (each == rule) return name;
+  }
+  PW_CHECK(false);
+}
+
+Comparison::Rule RuleOf(absl::string_view name) {
+  for (const auto& [rule, each] : kRules) {
+    if (each == name) return rule;
+  }
+  PW_CHECK(false);
+}
+
+double NumberOf(const std::string& text) {
+  double value = 0;
+  PW_CHECK(absl::SimpleAtod(text, &value));
+  return value;
 }
 
 }  // namespace pipewright

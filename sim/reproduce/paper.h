@@ -1,8 +1,8 @@
-// Published tables that ship with the program: one row a table, each
-// registered by its own file in this folder, which computes it again from
-// the inputs in experiments/papers/.
+// Published tables that ship with the program: folders of experiments/papers,
+// computed again from their inputs.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,16 +14,16 @@ namespace pipewright {
 
 // What a comparison of a whole step knows besides its two times.
 struct StepFacts {
-  std::string kind;      // of rows that have one goal: "dense, H100 and H200"
-  std::string group;     // of equal model, device, GPUs and global batch
+  std::string kind;      // rows with one goal: "dense, H100 and H200"
+  std::string group;     // rows of one model, device, GPUs and global batch
   std::string excluded;  // why it does not count; "": it counts
   std::string refused;   // why there is no estimate; "": there is one
-  std::string note;      // what of the run is not expressed
+  std::string note;      // what fields do not say about the run
   // The 90 % interval of the estimate, seconds; 0: there is none.
   double low = 0;
   double high = 0;
   // Bytes of the fullest device, and whether they fit; measured: what the run
-  // reserved, 0 where it is not published.
+  // reserved, 0 if it is not published.
   double needed_bytes = 0;
   double reserved_bytes = 0;
   bool fits = true;
@@ -49,30 +49,50 @@ struct Comparison {
   double tolerance = 0;
   // False for a reference value of ours that the paper does not print.
   bool in_paper = true;
-  std::optional<StepFacts> step;  // of a measured step
+  std::optional<StepFacts> step;  // nothing if it is no measured step
 
   bool has_estimate() const { return !step || step->refused.empty(); }
   bool is_judged() const { return rule != Rule::kShown; }
   bool matches() const;
-  // "" where the rule is that the digits agree, else "within 10 %".
+  // "" if the digits have to agree, else "within 10 %".
   std::string RuleNote() const;
 };
+
+// A comparison of two numbers, both printed with so many digits behind the
+// point.
+Comparison CompareNumbers(std::string setting, std::string schedule,
+                          double published, double simulated, int digits,
+                          Comparison::Rule rule = Comparison::Rule::kShown,
+                          double tolerance = 0, bool in_paper = true);
+
+// "digits", "within", "shown", "at most"; another name aborts.
+const char* RuleName(Comparison::Rule rule);
+Comparison::Rule RuleOf(absl::string_view name);
+
+// A number as it is printed; a text that is none aborts.
+double NumberOf(const std::string& text);
 
 struct Paper {
   std::string name;  // the folder of experiments/papers, with hyphens
   std::string summary;
   std::string metric;  // what is compared
-  absl::StatusOr<std::vector<Comparison>> (*run)(const std::string& engine);
-};
-
-// Static object in each file of a paper. A second row of the same name aborts
-// at start-up.
-class RegisterPaper {
- public:
-  explicit RegisterPaper(Paper paper);
+  std::function<absl::StatusOr<std::vector<Comparison>>(
+      const std::string& engine)>
+      run;
 };
 
 // Sorted by name.
 std::vector<const Paper*> AllPapers();
+
+// Those that are more than one number a row and column.
+namespace deep_optimizer_states {
+absl::StatusOr<std::vector<Comparison>> Reproduce(const std::string& engine);
+}
+namespace odc {
+absl::StatusOr<std::vector<Comparison>> Reproduce(const std::string& engine);
+}
+namespace pipeoffload_figure15 {
+absl::StatusOr<std::vector<Comparison>> Reproduce(const std::string& engine);
+}
 
 }  // namespace pipewright

@@ -1,6 +1,8 @@
 #include "sim/reproduce/steps.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -8,11 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "sim/base/status.h"
-#include "sim/config/config_fields.h"
-#include "sim/cost/device.h"
 #include "sim/model/model.h"
 #include "sim/run/simulated_run.h"
 
@@ -20,177 +18,60 @@ namespace pipewright {
 namespace {
 
 constexpr double kGiB = 1024.0 * 1024 * 1024;
-
-bool IsPreset(const std::string& name) {
-  const std::vector<ModelSpec>& models = AllModels();
-  return std::any_of(models.begin(), models.end(), [&](const ModelSpec& model) {
-    return model.name == name;
-  });
-}
-
-// A row of the table's models.csv, all Llama-like.
-absl::Status TakeShape(const StepTable& table, const std::string& name,
-                       ModelChoice* model) {
-  if (HasTable(absl::StrCat(table.folder, "/models"))) {
-    for (const TableRow& shape :
-         ReadTable(absl::StrCat(table.folder, "/models"))) {
-      if (shape.Text("model") != name) continue;
-      model->layers = shape.Integer("layers");
-      model->hidden = shape.Integer("hidden");
-      model->heads = shape.Integer("heads");
-      model->kv_heads = shape.Integer("kv_heads");
-      model->head_dim = shape.Integer("head_dim");
-      model->ffn_hidden = shape.Integer("ffn_hidden");
-      model->vocabulary = shape.Integer("vocabulary");
-      model->gated = true;
-      model->qkv_bias = shape.Integer("qkv_bias") != 0;
-      model->bias = shape.Integer("bias") != 0;
-      if (shape.Integer("experts") > 0) {
-        model->experts = shape.Integer("experts");
-        model->experts_per_token = shape.Integer("experts_per_token");
-        model->expert_ffn_hidden = shape.Integer("expert_ffn_hidden");
-        model->shared_ffn_hidden = shape.Integer("shared_ffn_hidden");
-        model->first_dense_layers = shape.Integer("first_dense_layers");
-      }
-      if (shape.Integer("window") > 0) {
-        model->window = shape.Integer("window");
-        model->full_attention_every = shape.Integer("full_attention_every");
-      }
-      if (shape.Integer("mla") != 0) {
-        // DeepSeek-V2, arXiv 2405.04434, section 3.1.2; V3 has the same.
-        model->q_lora_rank = 1536;
-        model->kv_lora_rank = 512;
-        model->qk_nope_head_dim = 128;
-        model->qk_rope_head_dim = 64;
-        model->v_head_dim = 128;
-      }
-      return absl::OkStatus();
-    }
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("the shape of ", name, " is not known"));
-}
-
-absl::Status TakePrecision(const std::string& text, StrategyChoice* strategy) {
-  if (text.empty()) return absl::InvalidArgumentError("precision not stated");
-  for (const ChoiceRow& choice : PrecisionChoices()) {
-    if (choice.name != text) continue;
-    strategy->precision = static_cast<Precision>(choice.value);
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("strategy.precision: no ", text));
-}
-
-absl::Status TakeParallelism(const TableRow& row, RunConfig* config) {
-  StrategyChoice& strategy = config->strategy;
-  strategy.tp = row.Integer("tp");
-  strategy.pp = row.Integer("pp");
-  strategy.vpp = row.Integer("vpp");
-  strategy.cp = row.Integer("cp");
-  strategy.ep = row.Integer("ep");
-  strategy.dp = row.Integer("dp");
-  strategy.sequence = row.Integer("sequence");
-  strategy.microbatch_size = row.Integer("microbatch");
-  strategy.microbatches = row.Integer("microbatches");
-  for (const absl::string_view count :
-       absl::StrSplit(row.Text("layers"), ' ', absl::SkipEmpty())) {
-    int layers = 0;
-    if (!absl::SimpleAtoi(count, &layers)) {
-      return absl::InvalidArgumentError("layers: no list of numbers");
-    }
-    strategy.layers.push_back(layers);
-  }
-  if (!row.Text("mapping").empty()) strategy.mapping = {row.Text("mapping")};
-  const bool is_interleaved = *strategy.vpp > 1;
-  config->schedule.name = is_interleaved ? "interleaved-1f1b" : "1f1b";
-  const bool is_sharded = row.Text("data_parallel") == "fsdp";
-  strategy.data_parallel =
-      is_sharded ? DataParallel::kFsdp : DataParallel::kZero1;
-  if (is_sharded) strategy.shard_blocks = ShardBlocks::kLayer;
-  // The plain schedules of Megatron-LM and of torchtitan (Schedule1F1B of
-  // torch/distributed/pipelining/schedules.py) post the transfers of a forward
-  // and a backward together; the interleaved ones overlap them.
-  if (!is_interleaved && *strategy.pp > 1) {
-    strategy.waiting = WaitRule::kBatched;
-  }
-  return absl::OkStatus();
-}
-
-// Notes say who launched the kernels, the graphs are of whole iterations, and
-// whether exchanges of tensor parallelism run beside products.
-void TakeLaunch(const TableRow& row, RunConfig* config) {
-  StrategyChoice& strategy = config->strategy;
-  const std::string& note = row.Text("note");
-  if (absl::StrContains(note, "compiled")) {
-    strategy.launch = Launch::kCompiled;
-  }
-  if (absl::StrContains(note, "CUDA graph")) {
-    strategy.launch = Launch::kGraphs;
-  }
-  for (const char* words :
-       {"tensor exchanges overlapped", "asynchronous tensor parallelism"}) {
-    if (absl::StrContains(note, words)) strategy.overlap_tensor = true;
-  }
-}
+// A column that is added: model and fields of steps.csv alone.
+constexpr char kStrategy[] = "strategy";
+// Weight of what lies outside of a 90 % interval: 2 / (1 - 0.9).
+constexpr double kOutsideWeight = 20;
+// The constant bands that are tried.
+constexpr double kBandStep = 0.0025;
+constexpr double kWidestBand = 3;
 
 std::string DeviceOf(const TableRow& row) {
-  if (!row.Text("device").empty()) return row.Text("device");
-  std::string name = row.Text("system");
+  const std::string& device = row.Text("costs.analytic.device");
+  if (device != "auto") return device;
+  std::string name = row.Text("system.preset");
   name = name.substr(0, name.find("-nvl"));
   return absl::StartsWith(name, "dgx-") ? name.substr(4) : name;
 }
 
-bool IsMixture(const RunConfig& config) {
-  if (config.model.experts.value_or(0) > 0) return true;
-  for (const ModelSpec& model : AllModels()) {
-    if (model.name == config.model.preset) return model.has_experts();
-  }
-  return false;
+bool IsMixture(const ModelChoice& model) {
+  if (model.experts.value_or(0) > 0) return true;
+  const auto preset = FindModel(model.preset.value_or(""));
+  return preset.ok() && preset->has_experts();
 }
 
-// Rows of one goal.
+// Rows of one kind have one goal.
 std::string KindOf(const TableRow& row, const RunConfig& config) {
   const std::string device = DeviceOf(row);
   const bool hopper = absl::StartsWith(device, "h");
-  if (IsMixture(config)) {
+  if (IsMixture(config.model)) {
     return hopper ? "experts, Hopper" : "experts, Blackwell";
   }
-  if (absl::StartsWith(row.Text("precision"), "nvfp4")) return "dense, nvfp4";
+  if (row.Text("strategy.precision") == "nvfp4") return "dense, nvfp4";
   if (hopper) return "dense, H100 and H200";
   return device == "b200" ? "dense, B200" : "dense, GB200, GB300 and B300";
 }
 
 std::string StrategyText(const TableRow& row) {
-  std::string text =
-      absl::StrCat(DeviceOf(row), " x ", row.Text("gpus"), ", ",
-                   row.Text("precision"), ", s ", row.Text("sequence"));
+  std::string text = absl::StrCat(
+      DeviceOf(row),
+      row.Fill(" x {gpus}, {strategy.precision}, s {strategy.sequence}"));
   for (const char* degree : {"tp", "pp", "vpp", "cp", "ep", "dp"}) {
-    if (row.Text(degree) == "1") continue;
-    absl::StrAppend(&text, " ", degree, " ", row.Text(degree));
+    const std::string& value = row.Text(absl::StrCat("strategy.", degree));
+    if (value != "1") absl::StrAppend(&text, " ", degree, " ", value);
   }
-  absl::StrAppend(&text, " mb ", row.Text("microbatch"), " x ",
-                  row.Text("microbatches"));
-  return text;
+  return absl::StrCat(
+      text,
+      row.Fill(" mb {strategy.microbatch_size} x {strategy.microbatches}"));
 }
 
-// All that an estimate depends on.
-std::string KeyOf(const TableRow& row) {
-  std::string key;
-  for (const char* column :
-       {"model", "system", "device", "gpus", "precision", "tp", "pp", "vpp",
-        "cp", "ep", "dp", "sequence", "microbatch", "microbatches", "layers",
-        "mapping", "data_parallel", "recompute", "note"}) {
-    absl::StrAppend(&key, row.Text(column), "|");
-  }
-  return key;
-}
-
-// What of the run stands in no field.
-std::string NoteOf(const TableRow& row) {
-  std::vector<std::string> notes;
-  if (!row.Text("note").empty()) notes.push_back(row.Text("note"));
-  return absl::StrJoin(notes, "; ");
+std::string GroupOf(const TableRow& row) {
+  const int batch = row.Integer("strategy.dp") *
+                    row.Integer("strategy.microbatch_size") *
+                    row.Integer("strategy.microbatches");
+  return absl::StrCat(row.Text("model"), ", ", DeviceOf(row), " x ",
+                      row.Text("gpus"), ", batch ", batch, ", sequence ",
+                      row.Text("strategy.sequence"));
 }
 
 struct Estimate {
@@ -198,14 +79,17 @@ struct Estimate {
   StepFacts facts;
 };
 
-absl::StatusOr<Estimate> EstimateOf(const RunConfig& config,
+absl::StatusOr<Estimate> EstimateOf(const TableRow& row,
+                                    const std::string& engine,
                                     RunContext* context) {
+  PW_ASSIGN_OR_RETURN(const RunConfig config, ConfigOfStep(row, engine));
   SimulateOptions options;
   options.interval = true;
   PW_ASSIGN_OR_RETURN(const SimulatedRun run,
                       Simulate(config, context, options));
   Estimate out;
   out.seconds = run.report.iteration_s;
+  out.facts.kind = KindOf(row, config);
   if (run.report.interval) {
     out.facts.low = run.report.interval->low_s;
     out.facts.high = run.report.interval->high_s;
@@ -219,82 +103,219 @@ absl::StatusOr<Estimate> EstimateOf(const RunConfig& config,
   return out;
 }
 
+Comparison CompareStep(const TableRow& row,
+                       const absl::StatusOr<Estimate>& estimate) {
+  Comparison out;
+  out.setting = row.Text("entry");
+  out.schedule = StrategyText(row);
+  out.published = absl::StrFormat("%.4g", row.Number("seconds"));
+  out.rounded = "-";
+  out.rule = Comparison::Rule::kShown;
+  StepFacts facts;
+  if (estimate.ok()) {
+    facts = estimate->facts;
+    out.simulated = estimate->seconds;
+    out.rounded = absl::StrFormat("%.4g", estimate->seconds);
+  } else {
+    facts.refused = std::string(estimate.status().message());
+  }
+  if (row.Text("counts") != "yes") facts.excluded = row.Text("counts");
+  facts.note = row.Text("note");
+  if (row.Has("reserved_gib")) {
+    facts.reserved_bytes = row.Number("reserved_gib") * kGiB;
+  }
+  facts.group = GroupOf(row);
+  out.step = std::move(facts);
+  return out;
+}
+
+KindSummary SummaryOf(const std::string& kind,
+                      const std::vector<const Comparison*>& rows) {
+  KindSummary out;
+  out.kind = kind;
+  for (const Comparison* row : rows) {
+    if (row->step->kind != kind) continue;
+    const double error = StepError(*row);
+    ++out.rows;
+    out.mean += error;
+    out.absolute += std::abs(error);
+    if (std::abs(error) > std::abs(out.worst)) {
+      out.worst = error;
+      out.worst_row = row->setting;
+    }
+  }
+  if (out.rows > 0) {
+    out.mean /= out.rows;
+    out.absolute /= out.rows;
+  }
+  return out;
+}
+
+OrderSummary OrderOf(const std::string& group,
+                     const std::vector<const Comparison*>& rows) {
+  OrderSummary out;
+  out.group = group;
+  out.rows = static_cast<int>(rows.size());
+  int balance = 0;
+  for (size_t first = 0; first < rows.size(); ++first) {
+    for (size_t second = first + 1; second < rows.size(); ++second) {
+      const double measured =
+          NumberOf(rows[first]->published) - NumberOf(rows[second]->published);
+      const double estimated = rows[first]->simulated - rows[second]->simulated;
+      if (measured == 0) continue;
+      ++out.pairs;
+      // What the estimates cannot tell apart is not in order.
+      if (estimated == 0) continue;
+      balance += (measured > 0) == (estimated > 0) ? 1 : -1;
+    }
+  }
+  if (out.pairs > 0) out.tau = static_cast<double>(balance) / out.pairs;
+  return out;
+}
+
+double Score(double low, double high, double measured) {
+  const double outside = std::max({0.0, low - measured, measured - high});
+  return (high - low + kOutsideWeight * outside) / measured;
+}
+
+double ConstantScore(const std::vector<const Comparison*>& rows, double part) {
+  double sum = 0;
+  for (const Comparison* row : rows) {
+    sum += Score(row->simulated * (1 - part), row->simulated * (1 + part),
+                 NumberOf(row->published));
+  }
+  return sum / static_cast<double>(rows.size());
+}
+
+IntervalSummary IntervalOf(std::vector<const Comparison*> rows) {
+  IntervalSummary out;
+  rows.erase(std::remove_if(
+                 rows.begin(), rows.end(),
+                 [](const Comparison* row) { return row->step->high <= 0; }),
+             rows.end());
+  out.rows = static_cast<int>(rows.size());
+  if (rows.empty()) return out;
+  for (const Comparison* row : rows) {
+    const double measured = NumberOf(row->published);
+    const StepFacts& facts = *row->step;
+    out.inside += measured >= facts.low && measured <= facts.high;
+    out.half_width += (facts.high - facts.low) / 2 / row->simulated / out.rows;
+    out.score += Score(facts.low, facts.high, measured) / out.rows;
+  }
+  out.constant_score = std::numeric_limits<double>::infinity();
+  for (double part = kBandStep; part < kWidestBand; part += kBandStep) {
+    const double score = ConstantScore(rows, part);
+    if (score >= out.constant_score) continue;
+    out.constant_score = score;
+    out.constant = part;
+  }
+  return out;
+}
+
 }  // namespace
 
-absl::StatusOr<RunConfig> ConfigOfStep(const StepTable& table,
-                                       const TableRow& row,
+std::vector<TableRow> ReadSteps(const std::string& folder) {
+  std::vector<TableRow> rows = ReadTable(absl::StrCat(folder, "/steps"));
+  for (TableRow& row : rows) {
+    std::string strategy = row.Text("model");
+    for (const auto& [column, cell] : row.cells()) {
+      if (absl::StrContains(column, '.')) absl::StrAppend(&strategy, "|", cell);
+    }
+    row.Set(kStrategy, strategy);
+  }
+  for (const char* beside : {"/models", "/recipes"}) {
+    const std::string path = absl::StrCat(folder, beside);
+    if (HasTable(path)) JoinTable(path, &rows);
+  }
+  const TableRow all = ReadTable(absl::StrCat(folder, "/columns"))[0];
+  for (TableRow& row : rows) row.Take(all);
+  return rows;
+}
+
+absl::StatusOr<RunConfig> ConfigOfStep(const TableRow& row,
                                        const std::string& engine) {
-  RunConfig config;
-  config.engine = engine;
-  const std::string& name = row.Text("model");
-  if (IsPreset(name)) {
-    config.model.preset = name;
-  } else {
-    config.model.sequence = row.Integer("sequence");
-    PW_RETURN_IF_ERROR(TakeShape(table, name, &config.model));
+  const std::string& model = row.Text("model");
+  if (!row.Has("model.layers") && !FindModel(model).ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the shape of ", model, " is not known"));
   }
-  config.system.preset = row.Text("system");
-  config.costs.analytic = true;
-  if (const std::string& device = row.Text("device"); !device.empty()) {
-    PW_ASSIGN_OR_RETURN(const DeviceSpec spec, FindDevice(device));
-    config.costs.analytic_device = device;
-    config.system.memory_bytes = spec.memory_bytes;
+  if (!row.Has("strategy.precision")) {
+    return absl::InvalidArgumentError("precision not stated");
   }
-  PW_RETURN_IF_ERROR(TakePrecision(row.Text("precision"), &config.strategy));
-  PW_RETURN_IF_ERROR(TakeParallelism(row, &config));
-  const std::string& recompute = row.Text("recompute");
-  if (recompute == "full") config.strategy.recompute = Recompute::kFull;
-  if (recompute == "op-selective") {
-    config.strategy.recompute = Recompute::kOpSelective;
-  }
-  TakeLaunch(row, &config);
-  if (table.adjust != nullptr) table.adjust(row, &config);
+  PW_ASSIGN_OR_RETURN(RunConfig config, ConfigOf(row, engine));
+  if (!config.model.preset) config.model.sequence = config.strategy.sequence;
   return config;
 }
 
 absl::StatusOr<std::vector<Comparison>> ReproduceSteps(
-    const StepTable& table, const std::string& engine) {
+    const std::string& folder, const std::string& engine) {
   std::vector<Comparison> out;
   std::map<std::string, absl::StatusOr<Estimate>> estimates;
   RunContext context;
-  for (const TableRow& row : ReadTable(absl::StrCat(table.folder, "/steps"))) {
-    Comparison comparison;
-    comparison.setting = row.Text("entry");
-    comparison.schedule = StrategyText(row);
-    comparison.published = absl::StrFormat("%.4g", row.Number("seconds"));
-    comparison.rule = Comparison::Rule::kShown;
-    StepFacts facts;
-    if (row.Text("counts") != "yes") facts.excluded = row.Text("counts");
-    const absl::StatusOr<RunConfig> config = ConfigOfStep(table, row, engine);
-    const std::string key = KeyOf(row);
-    if (estimates.count(key) == 0) {
-      estimates.emplace(
-          key, config.ok() ? EstimateOf(*config, &context) : config.status());
+  for (const TableRow& row : ReadSteps(folder)) {
+    const std::string& strategy = row.Text(kStrategy);
+    if (estimates.count(strategy) == 0) {
+      estimates.emplace(strategy, EstimateOf(row, engine, &context));
     }
-    const absl::StatusOr<Estimate>& estimate = estimates.at(key);
-    if (estimate.ok()) {
-      const std::string excluded = facts.excluded;
-      facts = estimate->facts;
-      facts.excluded = excluded;
-      facts.kind = KindOf(row, *config);
-      comparison.simulated = estimate->seconds;
-      comparison.rounded = absl::StrFormat("%.4g", estimate->seconds);
+    out.push_back(CompareStep(row, estimates.at(strategy)));
+  }
+  return out;
+}
+
+const std::vector<StepGoal>& StepGoals() {
+  static const auto* goals = new std::vector<StepGoal>{
+      {"dense, H100 and H200", 0.06, 0.15},
+      {"dense, B200", 0.08, 0.20},
+      {"dense, GB200, GB300 and B300", 0.12, 0},
+      {"dense, nvfp4", 0.15, 0},
+      {"experts, Hopper", 0.20, 0.40},
+      {"experts, Blackwell", 0.20, 0.40},
+  };
+  return *goals;
+}
+
+double StepError(const Comparison& row) {
+  return row.simulated / NumberOf(row.published) - 1;
+}
+
+StepSummary SummarizeSteps(const std::vector<Comparison>& rows) {
+  StepSummary out;
+  std::vector<const Comparison*> counted;
+  std::vector<const Comparison*> dropped;
+  std::map<std::string, std::vector<const Comparison*>> groups;
+  for (const Comparison& row : rows) {
+    if (!row.step) continue;
+    if (!row.step->excluded.empty()) {
+      ++out.excluded;
+      if (row.step->excluded == kTokensDropped && row.has_estimate()) {
+        dropped.push_back(&row);
+      }
+    } else if (!row.step->refused.empty()) {
+      ++out.refused;
     } else {
-      facts.refused = std::string(estimate.status().message());
-      comparison.rounded.assign(1, '-');
+      counted.push_back(&row);
+      groups[row.step->group].push_back(&row);
+      out.do_not_fit += row.step->fits ? 0 : 1;
     }
-    facts.note = NoteOf(row);
-    if (double reserved = 0;
-        absl::SimpleAtod(row.Text("reserved_gib"), &reserved)) {
-      facts.reserved_bytes = reserved * kGiB;
+  }
+  out.counted = static_cast<int>(counted.size());
+  for (const StepGoal& goal : StepGoals()) {
+    out.kinds.push_back(SummaryOf(goal.kind, counted));
+  }
+  for (const auto& [group, members] : groups) {
+    if (members.size() < 2) continue;
+    (members.size() < 5 ? out.small_orders : out.orders)
+        .push_back(OrderOf(group, members));
+  }
+  out.interval = IntervalOf(counted);
+  out.dropped = static_cast<int>(dropped.size());
+  if (!dropped.empty()) {
+    counted.insert(counted.end(), dropped.begin(), dropped.end());
+    for (const KindSummary& kind : out.kinds) {
+      KindSummary all = SummaryOf(kind.kind, counted);
+      if (all.rows > kind.rows) out.kinds_with_dropped.push_back(all);
     }
-    const int batch = row.Integer("dp") * row.Integer("microbatch") *
-                      row.Integer("microbatches");
-    facts.group = absl::StrCat(row.Text("model"), ", ", DeviceOf(row), " x ",
-                               row.Text("gpus"), ", batch ", batch,
-                               ", sequence ", row.Text("sequence"));
-    comparison.step = std::move(facts);
-    out.push_back(std::move(comparison));
+    out.interval_with_dropped = IntervalOf(std::move(counted));
   }
   return out;
 }

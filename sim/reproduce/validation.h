@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "sim/reproduce/paper.h"
-#include "sim/reproduce/step_summary.h"
+#include "sim/reproduce/steps.h"
 
 namespace pipewright {
 

@@ -6,12 +6,10 @@
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "sim/base/check.h"
 #include "sim/report/format.h"
 #include "sim/report/html_parts.h"
 #include "sim/reproduce/validation.h"
@@ -35,29 +33,35 @@ std::string Percent(double part) {
 
 std::string Size(double part) { return absl::StrFormat("%.1f %%", 100 * part); }
 
+// "6 %, worst 15 %".
+std::string GoalText(const StepGoal& goal) {
+  std::string text = absl::StrFormat("%.0f %%", 100 * goal.mean);
+  if (goal.worst > 0) {
+    absl::StrAppendFormat(&text, ", worst %.0f %%", 100 * goal.worst);
+  }
+  return text;
+}
+
 PagePart KindsPart(const StepSummary& summary) {
-  PagePart part = {.heading = "Steps by kind", .id = "kinds"};
-  part.paragraphs = {
-      "An error is estimated over measured time, minus 1: below 0 the estimate "
-      "is too fast. Goals are those of the project, not claims.",
-      absl::StrCat(summary.counted, " steps count, ", summary.refused,
-                   " more would but cannot be expressed, ", summary.excluded,
-                   " are shown and do not count. ", summary.do_not_fit,
-                   " of those that count are said not to fit into memory, "
-                   "though they ran.")};
-  part.table.header = {"Kind",          "Worst step", "Steps", "Mean",
-                       "Mean of sizes", "Worst",      "Goal",  "Reached"};
-  part.table.text_columns = 2;
+  PagePart part = {
+      "Steps by kind",
+      "kinds",
+      {"An error is estimated over measured time, minus 1: below 0 the "
+       "estimate is too fast. Goals are those of the project, not claims.",
+       absl::StrCat(summary.counted, " steps count, ", summary.refused,
+                    " more would but cannot be expressed, ", summary.excluded,
+                    " are shown and do not count. ", summary.do_not_fit,
+                    " of those that count are said not to fit into memory, "
+                    "though they ran.")},
+      {.header = {"Kind", "Worst step", "Steps", "Mean", "Mean of sizes",
+                  "Worst", "Goal", "Reached"},
+       .text_columns = 2}};
   for (size_t index = 0; index < summary.kinds.size(); ++index) {
     const KindSummary& kind = summary.kinds[index];
     const StepGoal& goal = StepGoals()[index];
-    const std::string wanted =
-        goal.worst > 0 ? absl::StrFormat("%.0f %%, worst %.0f %%",
-                                         100 * goal.mean, 100 * goal.worst)
-                       : absl::StrFormat("%.0f %%", 100 * goal.mean);
     if (kind.rows == 0) {
       part.table.rows.push_back(
-          {kind.kind, "", "0", "-", "-", "-", wanted, "-"});
+          {kind.kind, "", "0", "-", "-", "-", GoalText(goal), "-"});
       continue;
     }
     const bool reached =
@@ -65,22 +69,23 @@ PagePart KindsPart(const StepSummary& summary) {
         (goal.worst <= 0 || std::abs(kind.worst) <= goal.worst);
     part.table.rows.push_back({kind.kind, kind.worst_row,
                                absl::StrCat(kind.rows), Percent(kind.mean),
-                               Size(kind.absolute), Percent(kind.worst), wanted,
-                               reached ? "yes" : "no"});
+                               Size(kind.absolute), Percent(kind.worst),
+                               GoalText(goal), reached ? "yes" : "no"});
   }
   return part;
 }
 
 PagePart OrdersPart(const StepSummary& summary) {
-  PagePart part = {.heading = "Order", .id = "order"};
-  part.paragraphs = {
-      absl::StrCat("Kendall's tau (1: same order, -1: reversed) of steps of "
-                   "one model, device, number of devices and global batch. ",
-                   summary.orders.empty()
-                       ? "No group has five steps; smaller ones tell little."
-                       : "Groups of five steps and more stand first; the goal "
-                         "of 0.9 is theirs.")};
-  part.table.header = {"Group", "Steps", "Pairs", "Tau"};
+  PagePart part = {
+      "Order",
+      "order",
+      {absl::StrCat("Kendall's tau (1: same order, -1: reversed) of steps of "
+                    "one model, device, number of devices and global batch. ",
+                    summary.orders.empty()
+                        ? "No group has five steps; smaller ones tell little."
+                        : "Groups of five steps and more stand first; the goal "
+                          "of 0.9 is theirs.")},
+      {.header = {"Group", "Steps", "Pairs", "Tau"}}};
   for (const auto* list : {&summary.orders, &summary.small_orders}) {
     for (const OrderSummary& order : *list) {
       part.table.rows.push_back(
@@ -108,8 +113,7 @@ std::string IntervalSentence(const StepSummary& summary) {
         &text,
         " %d more steps do not count, as their runs drop tokens and estimates "
         "have none of the kernels for that. With them %d of %d would lie "
-        "inside "
-        "(%.1f %%), and the score would be %.3f against %.3f",
+        "inside (%.1f %%), and the score would be %.3f against %.3f",
         summary.dropped, all.inside, all.rows, 100.0 * all.inside / all.rows,
         all.score, all.constant_score);
     for (const KindSummary& kind : summary.kinds_with_dropped) {
@@ -132,14 +136,15 @@ std::string Memory(const StepFacts& facts) {
 }
 
 PagePart StepsPart(const PaperResult& result) {
-  PagePart part = {.heading = result.paper->name, .id = result.paper->name};
-  part.paragraphs = {absl::StrCat(result.paper->summary, ". ",
-                                  "Seconds of a step; memory in GiB of the "
-                                  "fullest device, in brackets what the run "
-                                  "reserved.")};
-  part.table.header = {"Run",       "Strategy", "Note",     "Measured",
-                       "Estimated", "Error",    "Interval", "Memory"};
-  part.table.text_columns = 3;
+  PagePart part = {
+      result.paper->name,
+      result.paper->name,
+      {absl::StrCat(result.paper->summary,
+                    ". Seconds of a step; memory in GiB of the fullest device, "
+                    "in brackets what the run reserved.")},
+      {.header = {"Run", "Strategy", "Note", "Measured", "Estimated", "Error",
+                  "Interval", "Memory"},
+       .text_columns = 3}};
   for (const Comparison& row : result.rows) {
     const StepFacts& facts = *row.step;
     if (!facts.excluded.empty()) continue;
@@ -159,60 +164,68 @@ PagePart StepsPart(const PaperResult& result) {
   return part;
 }
 
+bool IsOlder(const Comparison& row) {
+  return row.step && absl::StartsWith(row.step->excluded, "older than ");
+}
+
+// A table has measured steps alone, or none.
+bool HasSteps(const std::vector<Comparison>& rows) {
+  return !rows.empty() && rows[0].step;
+}
+
+bool WouldCount(const Comparison& row) {
+  return row.step && row.step->excluded.empty();
+}
+
 // The same strategy in older releases: how far software alone moves a step.
 PagePart FloorPart(const std::vector<PaperResult>& results) {
-  PagePart part = {.heading = "The noise floor", .id = "floor"};
-  part.paragraphs = {
-      "Steps of one strategy in several releases of the same software: the "
-      "newest one counts, the others show how far a release moves a step. No "
-      "estimate that knows no release can be nearer to all of them."};
-  part.table.header = {"Strategy", "Newest", "Older", "Newest, s",
-                       "Older over newest"};
-  part.table.text_columns = 2;
+  PagePart part = {
+      "The noise floor",
+      "floor",
+      {"Steps of one strategy in several releases of the same software: the "
+       "newest one counts, the others show how far a release moves a step. No "
+       "estimate that knows no release can be nearer to all of them."},
+      {.header = {"Strategy", "Newest", "Older", "Newest, s",
+                  "Older over newest"},
+       .text_columns = 2}};
+  const auto strategy = [](const Comparison& row) {
+    return absl::StrCat(row.step->group, row.schedule);
+  };
   for (const PaperResult& result : results) {
-    std::map<std::string, std::vector<const Comparison*>> older;
+    std::map<std::string, std::vector<double>> older;
     for (const Comparison& row : result.rows) {
-      if (row.step && absl::StartsWith(row.step->excluded, "older than ")) {
-        older[absl::StrCat(row.step->group, row.schedule)].push_back(&row);
-      }
+      if (IsOlder(row)) older[strategy(row)].push_back(NumberOf(row.published));
     }
     for (const Comparison& row : result.rows) {
-      if (!row.step || !row.step->excluded.empty()) continue;
-      const auto others =
-          older.find(absl::StrCat(row.step->group, row.schedule));
-      if (others == older.end()) continue;
-      double least = std::numeric_limits<double>::infinity();
-      double most = 0;
-      double newest = 0;
-      PW_CHECK(absl::SimpleAtod(row.published, &newest));
-      for (const Comparison* other : others->second) {
-        double seconds = 0;
-        PW_CHECK(absl::SimpleAtod(other->published, &seconds));
-        least = std::min(least, seconds / newest);
-        most = std::max(most, seconds / newest);
-      }
+      if (!WouldCount(row) || older.count(strategy(row)) == 0) continue;
+      const std::vector<double>& others = older[strategy(row)];
+      const auto [least, most] =
+          std::minmax_element(others.begin(), others.end());
+      const double newest = NumberOf(row.published);
+      const std::string low = Percent(*least / newest - 1);
       part.table.rows.push_back(
-          {row.schedule, row.setting, absl::StrCat(others->second.size()),
+          {row.schedule, row.setting, absl::StrCat(others.size()),
            row.published,
-           least == most
-               ? Percent(least - 1)
-               : absl::StrCat(Percent(least - 1), " to ", Percent(most - 1))});
+           *least == *most
+               ? low
+               : absl::StrCat(low, " to ", Percent(*most / newest - 1))});
     }
   }
   return part;
 }
 
-// Of papers that have a release in front of each run ("26.08 DeepSeekV3"): what
-// is missing at each, older releases included.
+// Papers that have a release in front of each run ("26.08 DeepSeekV3"): what is
+// missing at each, older releases included.
 PagePart ReleasesPart(const std::vector<PaperResult>& results) {
-  PagePart part = {.heading = "By release", .id = "releases"};
-  part.paragraphs = {
-      "All steps with an estimate of software that is measured again with each "
-      "release, those that do not count because a newer one is there "
-      "included. An estimate is the same for all releases, but each release "
-      "has other runs on other devices; the noise floor has equal ones."};
-  part.table.header = {"Release", "Kind", "Steps", "Mean", "Mean of sizes"};
-  part.table.text_columns = 2;
+  PagePart part = {
+      "By release",
+      "releases",
+      {"All steps with an estimate of software that is measured again with "
+       "each release, those that do not count because a newer one is there "
+       "included. An estimate is the same for all releases, but each release "
+       "has other runs on other devices; the noise floor has equal ones."},
+      {.header = {"Release", "Kind", "Steps", "Mean", "Mean of sizes"},
+       .text_columns = 2}};
   struct Errors {
     int steps = 0;
     double sum = 0;
@@ -220,18 +233,10 @@ PagePart ReleasesPart(const std::vector<PaperResult>& results) {
   };
   // Newest first.
   std::map<std::pair<std::string, std::string>, Errors, std::greater<>> all;
-  for (const PaperResult& result : results) {
-    const auto is_older = [](const Comparison& row) {
-      return row.step && absl::StartsWith(row.step->excluded, "older than ");
-    };
-    if (std::none_of(result.rows.begin(), result.rows.end(), is_older)) {
-      continue;
-    }
-    for (const Comparison& row : result.rows) {
-      if (!row.step || !row.has_estimate() ||
-          (!row.step->excluded.empty() && !is_older(row))) {
-        continue;
-      }
+  for (const auto& [paper, rows] : results) {
+    if (std::none_of(rows.begin(), rows.end(), IsOlder)) continue;
+    for (const Comparison& row : rows) {
+      if (!row.has_estimate() || (!WouldCount(row) && !IsOlder(row))) continue;
       const std::string release = row.setting.substr(0, row.setting.find(' '));
       const bool experts = absl::StartsWith(row.step->kind, "experts");
       Errors& errors = all[{release, experts ? "experts" : "dense"}];
@@ -250,17 +255,15 @@ PagePart ReleasesPart(const std::vector<PaperResult>& results) {
 }
 
 PagePart ExcludedPart(const std::vector<PaperResult>& results) {
-  PagePart part = {.heading = "What does not count", .id = "excluded"};
-  part.paragraphs = {"Older releases stand above."};
-  part.table.header = {"Run",      "Strategy",  "Reason",
-                       "Measured", "Estimated", "Error"};
-  part.table.text_columns = 3;
+  PagePart part = {"What does not count",
+                   "excluded",
+                   {"Older releases stand above."},
+                   {.header = {"Run", "Strategy", "Reason", "Measured",
+                               "Estimated", "Error"},
+                    .text_columns = 3}};
   for (const PaperResult& result : results) {
     for (const Comparison& row : result.rows) {
-      if (!row.step || row.step->excluded.empty() ||
-          absl::StartsWith(row.step->excluded, "older than ")) {
-        continue;
-      }
+      if (!row.step || WouldCount(row) || IsOlder(row)) continue;
       part.table.rows.push_back(
           {row.setting, row.schedule, row.step->excluded, row.published,
            row.rounded, row.has_estimate() ? Percent(StepError(row)) : "-"});
@@ -270,27 +273,24 @@ PagePart ExcludedPart(const std::vector<PaperResult>& results) {
 }
 
 PagePart TablesPart(const std::vector<PaperResult>& results) {
-  PagePart part = {.heading = "Published tables", .id = "tables"};
-  part.paragraphs = {"`pipewright reproduce NAME` prints every row."};
-  part.table.header = {"Table", "What is compared", "Numbers", "Match",
-                       "Shown, not judged"};
-  part.table.text_columns = 2;
-  for (const PaperResult& result : results) {
+  PagePart part = {"Published tables",
+                   "tables",
+                   {"`pipewright reproduce NAME` prints every row."},
+                   {.header = {"Table", "What is compared", "Numbers", "Match",
+                               "Shown, not judged"},
+                    .text_columns = 2}};
+  for (const auto& [paper, rows] : results) {
+    if (HasSteps(rows)) continue;
     int judged = 0;
     int matching = 0;
-    bool has_steps = false;
-    for (const Comparison& row : result.rows) {
-      has_steps |= row.step.has_value();
-      if (!row.is_judged()) continue;
-      ++judged;
-      matching += row.matches() ? 1 : 0;
+    for (const Comparison& row : rows) {
+      judged += row.is_judged() ? 1 : 0;
+      matching += row.is_judged() && row.matches() ? 1 : 0;
     }
-    if (has_steps) continue;
     part.table.rows.push_back(
-        {result.paper->name, result.paper->metric,
-         absl::StrCat(result.rows.size()),
+        {paper->name, paper->metric, absl::StrCat(rows.size()),
          judged == 0 ? "-" : absl::StrCat(matching, " of ", judged),
-         absl::StrCat(result.rows.size() - judged)});
+         absl::StrCat(static_cast<int>(rows.size()) - judged)});
   }
   return part;
 }
@@ -299,33 +299,30 @@ std::vector<PagePart> PartsOf(const std::vector<PaperResult>& results,
                               absl::string_view engine) {
   std::vector<Comparison> steps;
   for (const PaperResult& result : results) {
-    for (const Comparison& row : result.rows) {
-      if (row.step) steps.push_back(row);
-    }
+    std::copy_if(result.rows.begin(), result.rows.end(),
+                 std::back_inserter(steps),
+                 [](const Comparison& row) { return row.step.has_value(); });
   }
-  std::vector<PagePart> parts;
-  PagePart first = {.heading = "Validation", .id = "validation"};
-  first.paragraphs = {
-      absl::StrCat("Estimates beside what others have measured, good and bad, "
-                   "computed by `pipewright reproduce all --engine ",
-                   engine,
-                   " --markdown docs/validation.md`. No constant of the "
-                   "program is fitted to any step here."),
-      "MLPerf rows are derived step times, not an MLPerf metric, not verified "
-      "by MLCommons; each names its entry and the commit of its repository. "
-      "NOTICE has all sources."};
-  parts.push_back(std::move(first));
+  std::vector<PagePart> parts = {
+      {"Validation",
+       "validation",
+       {absl::StrCat("Estimates beside what others have measured, good and "
+                     "bad, computed by `pipewright reproduce all --engine ",
+                     engine,
+                     " --markdown docs/validation.md`. No constant of the "
+                     "program is fitted to any step here."),
+        "MLPerf rows are derived step times, not an MLPerf metric, not "
+        "verified by MLCommons; each names its entry and the commit of its "
+        "repository. NOTICE has all sources."},
+       {}}};
   if (!steps.empty()) {
     const StepSummary summary = SummarizeSteps(steps);
     parts.push_back(KindsPart(summary));
     parts.push_back(OrdersPart(summary));
-    parts.push_back({.heading = "Intervals",
-                     .id = "intervals",
-                     .paragraphs = {IntervalSentence(summary)}});
+    parts.push_back(
+        {"Intervals", "intervals", {IntervalSentence(summary)}, {}});
     for (const PaperResult& result : results) {
-      if (!result.rows.empty() && result.rows[0].step) {
-        parts.push_back(StepsPart(result));
-      }
+      if (HasSteps(result.rows)) parts.push_back(StepsPart(result));
     }
     parts.push_back(FloorPart(results));
     parts.push_back(ReleasesPart(results));
@@ -348,13 +345,9 @@ std::string StepSummaryToText(const StepSummary& summary) {
   for (size_t index = 0; index < summary.kinds.size(); ++index) {
     const KindSummary& kind = summary.kinds[index];
     if (kind.rows == 0) continue;
-    const StepGoal& goal = StepGoals()[index];
-    absl::StrAppendFormat(
-        &text, "%-30s %5d %8s %8s %8s  %.0f %%%s\n", kind.kind, kind.rows,
-        Percent(kind.mean), Size(kind.absolute), Percent(kind.worst),
-        100 * goal.mean,
-        goal.worst > 0 ? absl::StrFormat(", worst %.0f %%", 100 * goal.worst)
-                       : "");
+    absl::StrAppendFormat(&text, "%-30s %5d %8s %8s %8s  %s\n", kind.kind,
+                          kind.rows, Percent(kind.mean), Size(kind.absolute),
+                          Percent(kind.worst), GoalText(StepGoals()[index]));
   }
   for (const auto* list : {&summary.orders, &summary.small_orders}) {
     for (const OrderSummary& order : *list) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "sim/reproduce/paper.h"
+#include "sim/reproduce/table.h"
 
 namespace pipewright::analytic_tables_test {
 namespace {
@@ -40,6 +41,29 @@ void CheckWithin(const std::string& name, const std::vector<double>& published,
 TEST_CASE("papers: steps of Megatron's table 1 within 10 %", "[papers]") {
   CheckWithin("megatron-table1", {14.45, 16.06, 24.82, 37.61, 54.09, 102.4},
               0.10);
+}
+
+// The degrees make the GPUs, and with the microbatches the batch.
+TEST_CASE("papers: what is derived in Megatron's and Llama 3's tables",
+          "[papers]") {
+  std::vector<TableRow> rows = ReadTable("megatron_table1/table1");
+  for (const TableRow& row : rows) {
+    CHECK(row.Integer("batch") == row.Integer("strategy.dp") *
+                                      row.Integer("strategy.microbatch_size") *
+                                      row.Integer("strategy.microbatches"));
+  }
+  for (const TableRow& row : ReadTable("llama3_table4/table4")) {
+    rows.push_back(row);
+  }
+  for (const TableRow& row : rows) {
+    CHECK(row.Integer("gpus") == row.Integer("strategy.tp") *
+                                     row.Integer("strategy.pp") *
+                                     row.Integer("strategy.dp"));
+  }
+  for (const TableRow& row : ReadTable("korthikanti_table5/table5")) {
+    CHECK(row.Integer("batch") == row.Integer("strategy.microbatch_size") *
+                                      row.Integer("strategy.microbatches"));
+  }
 }
 
 // arXiv 2205.05198, table 5.

@@ -14,7 +14,6 @@
 #include "sim/base/json.h"
 #include "sim/model/model.h"
 #include "sim/reproduce/paper.h"
-#include "sim/reproduce/step_summary.h"
 #include "sim/reproduce/steps.h"
 #include "sim/reproduce/table.h"
 #include "sim/reproduce/validation.h"
@@ -46,15 +45,15 @@ const Paper& PaperOf(const std::string& name) {
 TEST_CASE("steps: rows are consistent in themselves", "[papers]") {
   int rows = 0;
   for (const std::string& folder : Folders()) {
-    for (const TableRow& row : ReadTable(absl::StrCat(folder, "/steps"))) {
+    for (const TableRow& row : ReadSteps(folder)) {
       INFO(folder << " " << row.Text("entry"));
       ++rows;
-      CHECK(row.Integer("tp") * row.Integer("pp") * row.Integer("cp") *
-                row.Integer("dp") ==
+      CHECK(row.Integer("strategy.tp") * row.Integer("strategy.pp") *
+                row.Integer("strategy.cp") * row.Integer("strategy.dp") ==
             row.Integer("gpus"));
       CHECK(row.Number("seconds") > 0);
       CHECK_FALSE(row.Text("counts").empty());
-      const auto config = ConfigOfStep({.folder = folder}, row, "fast");
+      const auto config = ConfigOfStep(row, "fast");
       if (!config.ok() || config->strategy.layers.empty()) continue;
       int64_t layers = 0;
       for (const int64_t each : config->strategy.layers) layers += each;
@@ -64,7 +63,7 @@ TEST_CASE("steps: rows are consistent in themselves", "[papers]") {
       }
       CHECK(layers == of_model);
       CHECK(static_cast<int>(config->strategy.layers.size()) ==
-            row.Integer("pp") * row.Integer("vpp"));
+            row.Integer("strategy.pp") * row.Integer("strategy.vpp"));
     }
   }
   CHECK(rows == 12 + 22 + 12 + 149);
@@ -76,8 +75,8 @@ TEST_CASE("steps: notes and recipes say what runs beside products",
           "[papers]") {
   const auto overlaps = [](const std::string& folder) {
     std::vector<std::string> found;
-    for (const TableRow& row : ReadTable(absl::StrCat(folder, "/steps"))) {
-      const auto config = ConfigOfStep({.folder = folder}, row, "fast");
+    for (const TableRow& row : ReadSteps(folder)) {
+      const auto config = ConfigOfStep(row, "fast");
       if (config.ok() &&
           config->strategy.overlap_tensor.value_or(false)) {
         found.push_back(row.Text("entry"));
@@ -95,7 +94,7 @@ TEST_CASE("steps: notes and recipes say what runs beside products",
   // Llama of 70B and 405B in 8 bit with tp above 1.
   int recipes = 0;
   for (const TableRow& recipe : ReadTable("megatron_bridge/recipes")) {
-    if (recipe.Integer("overlap_tensor") == 0) continue;
+    if (!recipe.Has("strategy.overlap_tensor")) continue;
     ++recipes;
     CHECK(absl::StrContains(recipe.Text("entry"), "LLAMA3"));
     CHECK(absl::StrContains(recipe.Text("source"), "FP8"));
@@ -103,12 +102,48 @@ TEST_CASE("steps: notes and recipes say what runs beside products",
   CHECK(recipes == 6);
 }
 
+// A note stands beside the field that it explains.
+TEST_CASE("steps: fields are what the notes say", "[papers]") {
+  int notes = 0;
+  for (const std::string& folder : Folders()) {
+    for (const TableRow& row : ReadTable(absl::StrCat(folder, "/steps"))) {
+      const std::string& note = row.Text("note");
+      INFO(folder << " " << row.Text("entry") << " " << note);
+      const auto says = [&](const char* words) {
+        return absl::StrContains(note, words);
+      };
+      const auto field = [&](const char* column) {
+        return row.Has(column) ? row.Text(column) : "";
+      };
+      const bool compiled = says("compiled");
+      const bool graphs = says("CUDA graph");
+      CHECK(field("strategy.launch") == (compiled ? "compiled"
+                                         : graphs ? "graphs"
+                                                  : ""));
+      CHECK(field("costs.analytic.kernels") == (compiled ? "compiled" : ""));
+      CHECK((field("strategy.overlap_tensor") == "true") ==
+            (says("tensor exchanges overlapped") ||
+             says("asynchronous tensor parallelism")));
+      CHECK((field("strategy.fused_optimizer") == "false") ==
+            says("AdamW not fused"));
+      CHECK((field("strategy.fused_cross_entropy") == "true") ==
+            says("with the loss"));
+      CHECK((field("strategy.shard_blocks") == "layer") ==
+            (row.Text("strategy.data_parallel") == "fsdp"));
+      CHECK((field("strategy.etp") == "1") ==
+            (row.Integer("strategy.ep") > 1 && row.Integer("strategy.tp") > 1));
+      notes += note.empty() ? 0 : 1;
+    }
+  }
+  CHECK(notes == 24);
+}
+
 // The numbers stand here a second time on purpose.
 TEST_CASE("steps: published numbers are those of the sources", "[papers]") {
   std::map<std::string, std::string> seconds;
   for (const std::string& folder : Folders()) {
-    for (const TableRow& row : ReadTable(absl::StrCat(folder, "/steps"))) {
-      seconds[absl::StrCat(row.Text("entry"), " ", row.Text("microbatches"))] =
+    for (const TableRow& row : ReadSteps(folder)) {
+      seconds[row.Fill("{entry} {strategy.microbatches}")] =
           row.Text("seconds");
     }
   }
@@ -128,11 +163,11 @@ TEST_CASE("steps: one release of a strategy counts", "[papers]") {
   std::map<std::string, std::vector<std::string>> releases;
   std::map<std::string, std::string> counted;
   for (const TableRow& row : ReadTable("megatron_bridge/steps")) {
-    std::string key;
-    for (const char* column :
-         {"model", "system", "gpus", "precision", "tp", "pp", "vpp", "cp", "ep",
-          "dp", "sequence", "microbatch", "microbatches", "data_parallel"}) {
-      absl::StrAppend(&key, row.Text(column), "|");
+    std::string key = row.Fill("{model}|{system.preset}|{gpus}");
+    for (const char* field :
+         {"precision", "tp", "pp", "vpp", "cp", "ep", "dp", "sequence",
+          "microbatch_size", "microbatches", "data_parallel"}) {
+      absl::StrAppend(&key, "|", row.Text(absl::StrCat("strategy.", field)));
     }
     const std::string entry = row.Text("entry");
     const std::string release = entry.substr(0, entry.find(' '));
@@ -265,7 +300,7 @@ TEST_CASE("steps: what those that drop tokens would change is said",
   CHECK(after.kinds_with_dropped[0].absolute == Approx(0.90 / 4));
   CHECK(absl::StrContains(StepSummaryToText(after), "With them 2 of 4"));
   // The tables write it so.
-  const auto steps = ReproduceSteps({.folder = "simumax_b200"}, "fast");
+  const auto steps = PaperOf("simumax-b200").run("fast");
   REQUIRE(steps.ok());
   CHECK(SummarizeSteps(*steps).dropped == 6);
 }

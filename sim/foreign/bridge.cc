@@ -64,6 +64,9 @@ class BridgeFile {
   // Keys of the core, one of each name; the others are noted.
   std::vector<GivenKey> Core(const std::vector<GivenKey>& keys) {
     for (const GivenKey& key : keys) {
+      has_experts_ |= key.name == "num_moe_experts" && !key.is_null;
+    }
+    for (const GivenKey& key : keys) {
       if (key.section.empty() && key.name == "mixed_precision") {
         for (const GivenKey& each : KeysOfRecipe(key)) Take(each);
       } else if (key.is_flag) {
@@ -115,8 +118,11 @@ class BridgeFile {
     }
     if (key != nullptr && key->effect != KeyEffect::kMapped) {
       const std::string value = absl::StrJoin(given.values, ",");
-      const bool none = key->effect == KeyEffect::kNone || given.is_null ||
-                        key->IsNeutral(value, "main");
+      // A dump has all keys of experts, whether there are any or not.
+      const bool none =
+          key->effect == KeyEffect::kNone || given.is_null ||
+          (!has_experts_ && absl::StartsWith(given.name, "moe_")) ||
+          key->IsNeutral(value, "main");
       (none ? without_effect_ : not_modelled_)
           .push_back(none
                          ? given.Spelled()
@@ -133,6 +139,7 @@ class BridgeFile {
   }
 
   std::string path_;
+  bool has_experts_ = false;
   std::map<std::string, GivenKey> core_;
   std::vector<std::string> unknown_;
   std::vector<std::string> not_modelled_;

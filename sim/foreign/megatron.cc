@@ -167,7 +167,8 @@ class MegatronFile {
     take("num_microbatches", dp_ > 0 ? batch / (dp_ * size_) : 0);
     take("micro_batch_size", size_);
     const int64_t etp = Whole("expert_tensor_parallel_size");
-    take("expert_tensor_parallel_size", etp > 0 ? etp : tp_);
+    const bool alone = is_recipe_ && Whole("expert_model_parallel_size") > 1;
+    take("expert_tensor_parallel_size", etp > 0 ? etp : alone ? 1 : tp_);
     const int64_t chunks = Chunks();
     take("virtual_pipeline_model_parallel_size", chunks > 1 ? chunks : 0);
     if (chunks == 1) known["overlap_p2p_comm"] = "false";
@@ -619,6 +620,11 @@ class MegatronFile {
     if (keys_.Has("expert_tensor_parallel_size")) {
       keys_.Set("strategy.etp", keys_.Text("expert_tensor_parallel_size"),
                 "expert_tensor_parallel_size");
+    } else if (is_recipe_ && tp_ > 1 &&
+               Whole("expert_model_parallel_size") > 1) {
+      // Flags take tp in its place.
+      keys_.SetDefault("strategy.etp", "1",
+                       "no expert_tensor_parallel_size with ep above 1");
     }
     const std::string dispatcher = keys_.Text("moe_token_dispatcher_type");
     const bool deepep = dispatcher == "flex" || keys_.On("moe_enable_deepep");

@@ -44,12 +44,21 @@ struct PlanVerb {
   absl::Status Run();
 };
 
-bool IsGivenAxis(const std::string& axis, const RunConfig& config) {
+// What the configuration says of an axis; "" for nothing.
+std::string GivenOf(const std::string& axis, const RunConfig& config) {
   const StrategyChoice& strategy = config.strategy;
-  if (axis == "schedule") return config.schedule.name.has_value();
-  if (axis == "offload") return strategy.offload.has_value();
-  if (axis == "recompute") return strategy.recompute.has_value();
-  return strategy.data_parallel || strategy.zero;
+  if (axis == "schedule") return config.schedule.name.value_or("");
+  if (axis == "offload") {
+    return strategy.offload ? ChoiceName(OffloadChoices(), *strategy.offload)
+                            : "";
+  }
+  if (axis == "recompute") {
+    return strategy.recompute
+               ? ChoiceName(RecomputeChoices(), *strategy.recompute)
+               : "";
+  }
+  if (!strategy.data_parallel && !strategy.zero) return "";
+  return TraitsOf(DataParallelOf(strategy)).name;
 }
 
 absl::Status TakeFix(const std::string& text, PlanRequest* request) {
@@ -85,7 +94,14 @@ absl::Status RestrictTo(const std::string& target, PlanRequest* request) {
        target == "megatron" ? megatron : torchtitan) {
     const auto fixed = request->fixed.find(axis);
     if (fixed == request->fixed.end()) {
-      if (!IsGivenAxis(axis, request->base)) request->fixed[axis] = allowed;
+      const std::string given = GivenOf(axis, request->base);
+      if (given.empty()) {
+        request->fixed[axis] = allowed;
+      } else if (!absl::c_linear_search(allowed, given)) {
+        return BadValue(axis, given,
+                        absl::StrCat(absl::StrJoin(allowed, ", "),
+                                     " with --emit ", target));
+      }
       continue;
     }
     for (const std::string& value : fixed->second) {
@@ -101,10 +117,18 @@ absl::Status RestrictTo(const std::string& target, PlanRequest* request) {
 absl::StatusOr<PlanRequest> PlanVerb::Request() {
   PlanRequest request;
   PW_ASSIGN_OR_RETURN(request.base, config.Read(&files));
+  const Framework target =
+      emit == "torchtitan" ? Framework::kTorchtitan : Framework::kMegatron;
+  if (!emit.empty() && request.base.strategy.framework &&
+      request.base.strategy.framework != target) {
+    return BadValue(
+        request.base.Field("strategy.framework"),
+        ChoiceName(FrameworkChoices(), *request.base.strategy.framework),
+        absl::StrCat(emit, " with --emit ", emit));
+  }
   // The file means that framework, with its defaults.
   if (!emit.empty() && !request.base.strategy.framework) {
-    request.base.strategy.framework =
-        emit == "torchtitan" ? Framework::kTorchtitan : Framework::kMegatron;
+    request.base.strategy.framework = target;
     request.base.notes.push_back(
         absl::StrCat("--emit ", emit, ": planned with --framework ", emit));
   }
@@ -127,6 +151,9 @@ absl::StatusOr<PlanRequest> PlanVerb::Request() {
   }
   for (const std::string& text : fixed) {
     PW_RETURN_IF_ERROR(TakeFix(text, &request));
+  }
+  if (!emit.empty() && emit != "megatron" && emit != "torchtitan") {
+    return BadValue("--emit", emit, "megatron, torchtitan");
   }
   if (!emit.empty()) PW_RETURN_IF_ERROR(RestrictTo(emit, &request));
   if (objective == "cost") {
@@ -224,9 +251,6 @@ absl::Status PlanVerb::Emit(const PlanOutcome& outcome, RunContext* context) {
 absl::Status PlanVerb::Run() {
   if (json) files.SetFormat("-o", FileFormat::kJson);
   PW_ASSIGN_OR_RETURN(const PlanRequest request, Request());
-  if (!emit.empty() && emit != "megatron" && emit != "torchtitan") {
-    return BadValue("--emit", emit, "megatron, torchtitan");
-  }
   // --from-args tells them apart by their endings.
   files.SetFormat("--emit-file", emit == "torchtitan" ? FileFormat::kToml
                                                       : FileFormat::kShell);

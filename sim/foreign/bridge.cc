@@ -20,6 +20,7 @@ int RankOf(const GivenKey& key) {
   if (key.is_null) return -1;
   if (key.section == "comm_overlap") return 3;
   if (key.section == "mixed_precision") return 2;
+  if (key.section == "tokenizer") return -1;
   return key.section == "model" || absl::StartsWith(key.section, "model.") ? 0
                                                                            : 1;
 }
@@ -135,6 +136,13 @@ class BridgeFile {
     }
     const auto before = core_.find(given.name);
     if (before != core_.end() && RankOf(before->second) > RankOf(given)) return;
+    // Set by either section, both have it (config.py, validate).
+    if (before != core_.end() && !before->second.values.empty() &&
+        (given.name == "use_distributed_optimizer" ||
+         given.name == "overlap_param_gather") &&
+        before->second.values[0] == "true") {
+      return;
+    }
     core_[given.name] = given;
   }
 

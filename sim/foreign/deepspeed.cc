@@ -45,7 +45,9 @@ class DeepSpeedFile {
     }
     std::map<std::string, std::string> known = {
         {"pipeline_module", pp_ > 1 ? "true" : "false"},
-        {"pipeline_stages", absl::StrCat(pp_)}};
+        {"pipeline_stages", absl::StrCat(pp_)},
+        {"num_stages", absl::StrCat(pp_)},
+        {"topology", "given"}};
     if (dp_ > 0) {
       known["data_parallel_world_size"] = absl::StrCat(dp_);
       known["world_size"] = absl::StrCat(dp_ * each);

@@ -423,7 +423,7 @@ absl::Status Emitter::Megatron() {
   const std::string order =
       csv.empty() ? "" : absl::StrCat("# The order of passes: ", csv, "\n");
   out.text = absl::StrCat(
-      "#!/bin/bash\n# Arguments for Megatron-LM (core_v0.14.0 and later). "
+      "#!/bin/bash\n# Arguments for Megatron-LM (d98e8a64). "
       "Comment lines with\n# \"pipewright:\" are for pipewright --from-args: "
       "what Megatron-LM does not know.\n",
       order, CommentsOf(config, held), "MODEL_ARGS=(\n  ",

@@ -1,10 +1,12 @@
 #include "sim/foreign/given_keys.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "sim/base/status.h"
 #include "sim/config/config_tree.h"
@@ -163,6 +165,15 @@ absl::StatusOr<std::vector<GivenKey>> KeysOfJson(absl::string_view text,
 
 absl::StatusOr<std::vector<GivenKey>> KeysOfToml(absl::string_view text,
                                                  const std::string& path) {
+  // The library checks neither: names of a thousand parts, "[[[".
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    const auto parts = std::count(line.begin(), line.end(), '.');
+    if (absl::StartsWith(line, "[[[") ||
+        (absl::StartsWith(line, "[") && parts > 32)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": no name of a table: ", line.substr(0, 40)));
+    }
+  }
   const toml::parse_result parsed =
       toml::parse(std::string_view(text.data(), text.size()));
   if (!parsed) {

@@ -75,6 +75,13 @@ class RuleNames : public ExpressionNames {
   const std::map<std::string, std::string>& known_;
 };
 
+bool IsTitanModel(const std::string& name) {
+  for (const auto& row : KeyRows("torchtitan_flavors")) {
+    if (row.at("name") == name) return true;
+  }
+  return name == "flux" || name == "llama3_ft";
+}
+
 // Has the rule a condition, and does it hold for who gives flags, too?
 bool IsDecided(const ForeignRule& rule) {
   return !rule.when.empty() &&
@@ -164,6 +171,12 @@ const ForeignKey& KeyReader::KeyOf(absl::string_view id) const {
 const KeyReader::Value* KeyReader::Find(const ForeignKey& key) const {
   const auto found = values_.find(&key);
   return found == values_.end() ? nullptr : &found->second;
+}
+
+bool KeyReader::IsGiven(absl::string_view id) {
+  const ForeignKey& key = KeyOf(id);
+  used_.insert(&key);
+  return Find(key) != nullptr;
 }
 
 bool KeyReader::Knows(absl::string_view id) const {
@@ -294,12 +307,11 @@ absl::Status KeyReader::RefusedBy(
     const std::map<std::string, std::string>& known) {
   for (const ForeignRule& rule : table_.rules()) {
     if (rule.version != version || !IsDecided(rule)) continue;
-    // "qwen3: ..." holds for that model.
-    const size_t colon = rule.refuses.find(": ");
+    // "qwen3: ..." and "qwen3 with ...: ..." hold for that model.
+    const std::string first =
+        rule.refuses.substr(0, rule.refuses.find_first_of(" :"));
     const auto model = known.find("model");
-    if (colon != std::string::npos && model != known.end() &&
-        rule.refuses.find(' ') > colon &&
-        rule.refuses.substr(0, colon) != model->second) {
+    if (model != known.end() && first != model->second && IsTitanModel(first)) {
       continue;
     }
     const absl::Status refused = CheckRule(rule, known);
@@ -369,9 +381,15 @@ ForeignArgs KeyReader::Finish() {
       }
       continue;
     }
+    // No function asked for it.
     if (absl::StartsWith(key->field, "@") || key->field.empty()) {
-      // Functions ask for what matters beside the other keys.
-      without_effect.push_back(name);
+      if (key->IsNeutral(value.text, version_)) {
+        without_effect.push_back(name);
+      } else {
+        not_modelled_.push_back(
+            absl::StrCat(name, key->note.empty() ? "" : " (", key->note,
+                         key->note.empty() ? "" : ")"));
+      }
       continue;
     }
     const auto word = key->values.find(value.text);

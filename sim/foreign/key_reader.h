@@ -39,7 +39,8 @@ class KeyReader {
 
   // Has the table such a key? All else needs one.
   bool Knows(absl::string_view id) const;
-  bool Has(absl::string_view id);  // given, and not null
+  bool Has(absl::string_view id);      // given, and not null
+  bool IsGiven(absl::string_view id);  // null included
   // Given or the framework's default; "" for neither.
   std::string Text(absl::string_view id);
   std::vector<std::string> List(absl::string_view id);

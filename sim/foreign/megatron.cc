@@ -86,6 +86,19 @@ class MegatronFile {
     PW_ASSIGN_OR_RETURN(pp_, keys_.Int("pipeline_model_parallel_size", 1));
     PW_ASSIGN_OR_RETURN(cp_, keys_.Int("context_parallel_size", 1));
     PW_ASSIGN_OR_RETURN(size_, keys_.Int("micro_batch_size", 1));
+    // The command line wins over the file.
+    for (const auto& [field, value] :
+         {std::pair<const char*, int64_t*>{"strategy.tp", &tp_},
+          {"strategy.pp", &pp_},
+          {"strategy.cp", &cp_},
+          {"strategy.microbatch_size", &size_}}) {
+      const auto given = around_.given.find(field);
+      int64_t other = 0;
+      if (given != around_.given.end() &&
+          absl::SimpleAtoi(given->second, &other) && other > 0) {
+        *value = other;
+      }
+    }
     keys_.Set("strategy.tp", absl::StrCat(tp_), "tensor_model_parallel_size");
     keys_.Set("strategy.pp", absl::StrCat(pp_), "pipeline_model_parallel_size");
     keys_.Set("strategy.cp", absl::StrCat(cp_), "context_parallel_size");
@@ -515,6 +528,14 @@ class MegatronFile {
       const int64_t left =
           layers_ - std::max<int64_t>(first, 0) - std::max<int64_t>(last, 0);
       const auto divides = [vpp](int64_t layers) { return layers % vpp == 0; };
+      if (pp_ == ends && left == 0 && vpp == 1) {
+        keys_.Set("strategy.layers",
+                  absl::StrJoin(pp_ == 1 ? std::vector<int64_t>{layers_}
+                                         : std::vector<int64_t>{first, last},
+                                ","),
+                  kFirst);
+        return absl::OkStatus();
+      }
       if (pp_ <= ends || left < 0 || left % (pp_ - ends) != 0 ||
           !divides(left / (pp_ - ends)) || (first > 0 && !divides(first)) ||
           (last > 0 && !divides(last))) {
@@ -581,7 +602,8 @@ class MegatronFile {
       }
       return absl::OkStatus();
     }
-    if (around_.given.count("strategy.microbatches") > 0) {
+    if (around_.given.count("strategy.microbatches") > 0 ||
+        around_.given.count("strategy.global_batch") > 0) {
       return absl::OkStatus();
     }
     if (batch == 0) {
@@ -687,6 +709,12 @@ class MegatronFile {
   // Bytes of what the optimizer keeps.
   void Types() {
     const bool half = keys_.On("bf16") || keys_.On("fp16");
+    if (!half && (keys_.Has("num_layers") || named()) &&
+        (!is_recipe_ || keys_.Has("bf16"))) {
+      keys_.NotModelled("bf16",
+                        "without it and fp16 training is in fp32; 16 bit is "
+                        "taken");
+    }
     const bool precise = keys_.On("use_precision_aware_optimizer");
     const std::string gradients = keys_.Text("main_grads_dtype");
     const std::string first = keys_.Text("exp_avg_dtype");
@@ -729,6 +757,10 @@ class MegatronFile {
                         keys_.Int("recompute_num_layers", 0));
     if (granularity == "full") {
       keys_.Set("strategy.recompute", "full", "recompute_granularity");
+      if (method == "uniform" && layers > 1) {
+        keys_.NotModelled("recompute_num_layers",
+                          "several layers with one input kept; one is taken");
+      }
       if (method == "block" && layers > 0) {
         keys_.Set("strategy.recompute_layers", absl::StrCat(layers),
                   "recompute_num_layers");

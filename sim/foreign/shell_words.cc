@@ -11,6 +11,8 @@
 namespace pipewright {
 namespace {
 
+constexpr size_t kMostWord = size_t{1} << 20;
+
 // Value of a variable.
 using Lookup = std::function<std::optional<std::string>(const std::string&)>;
 
@@ -172,11 +174,14 @@ class ShellReader {
     }
     const std::optional<std::string> found = Find(name);
     if (found) {
-      *word += *found;
+      // A variable that doubles itself ends here.
+      if (word->size() + found->size() <= kMostWord) *word += *found;
     } else if (has_fallback) {
       *word += fallback;
     } else if (name.empty() || name.find('[') == std::string::npos) {
-      *word += std::string(text_.substr(start, at_ - start));
+      if (word->size() <= kMostWord) {
+        *word += std::string(text_.substr(start, at_ - start));
+      }
     }
   }
 

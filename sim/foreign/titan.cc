@@ -135,6 +135,9 @@ class TitanFile {
     if (shard_ < -1 || shard_ == 0) {
       return keys_.Wrong(kShard, "-1, or an integer from 1 to 1048576");
     }
+    Override("strategy.tp", &tp_);
+    Override("strategy.pp", &pp_);
+    Override("strategy.cp", &cp_);
     keys_.Set("strategy.tp", absl::StrCat(tp_), kTp);
     keys_.Set("strategy.pp", absl::StrCat(pp_), kPp);
     keys_.Set("strategy.cp", absl::StrCat(cp_), kCp);
@@ -145,6 +148,16 @@ class TitanFile {
       }
     }
     return Devices();
+  }
+
+  // The command line wins over the file.
+  void Override(const char* field, int64_t* value) const {
+    const auto given = around_.given.find(field);
+    int64_t other = 0;
+    if (given != around_.given.end() &&
+        absl::SimpleAtoi(given->second, &other) && other > 0) {
+      *value = other;
+    }
   }
 
   // -1 takes what the other degrees leave.
@@ -365,7 +378,8 @@ class TitanFile {
   absl::Status Checkpoint() {
     std::string mode = keys_.Text(kMode);
     const std::string option = keys_.Text(kOption);
-    if (keys_.Has("activation_checkpoint")) {
+    const bool has_class = keys_.IsGiven("activation_checkpoint");
+    if (has_class) {
       const std::string kind = keys_.Text("activation_checkpoint");
       mode = kind == "SelectiveAC"      ? "selective"
              : kind == "FullAC"         ? "full"
@@ -373,6 +387,10 @@ class TitanFile {
                                         : "none";
     } else if (in_tokens_) {
       mode = "selective";
+    }
+    if ((has_class || in_tokens_) && mode == "selective") {
+      keys_.Set("strategy.recompute", "op-selective", "activation_checkpoint");
+      return absl::OkStatus();
     }
     if (mode == "none" || mode == "full") {
       keys_.Set("strategy.recompute", mode, kMode);
@@ -562,6 +580,7 @@ class PythonKeys {
       return;
     }
     pending_ = key.name;  // of a call that follows
+    if (class_ == "model_registry") return Registry();
     if (!class_.empty()) {
       key.values = {class_};
       keys_.push_back(std::move(key));
@@ -603,10 +622,35 @@ class PythonKeys {
     }
     word += Name();
     Blank();
-    const bool ends = at_ >= text_.size() || text_[at_] == ',' ||
-                      text_[at_] == ')' || text_[at_] == '\n' || line_ > line;
-    const std::string digits = absl::StrReplaceAll(word, {{"_", ""}});
+    bool ends = at_ >= text_.size() || text_[at_] == ',' || text_[at_] == ')' ||
+                text_[at_] == '\n' || line_ > line;
+    std::string digits = absl::StrReplaceAll(word, {{"_", ""}});
     double number = 0;
+    // "8 * 1024".
+    int64_t factor = 0;
+    int64_t product = 0;
+    while (at_ < text_.size() && text_[at_] == '*' &&
+           absl::SimpleAtoi(digits, &product)) {
+      ++at_;
+      Blank();
+      if (!absl::SimpleAtoi(absl::StrReplaceAll(Name(), {{"_", ""}}),
+                            &factor) ||
+          __builtin_mul_overflow(product, factor, &product)) {
+        break;
+      }
+      digits = word = absl::StrCat(product);
+      Blank();
+      ends = at_ >= text_.size() || text_[at_] == ',' || text_[at_] == ')' ||
+             line_ > line;
+    }
+    // A name that somebody else sets is no value: whoever needs a number says
+    // so.
+    const bool named = ends && !word.empty() &&
+                       (absl::ascii_isalpha(word[0]) || word[0] == '_');
+    if (named && word != "True" && word != "False" && word != "None") {
+      key->values = {word};
+      return true;
+    }
     if (ends && (word == "True" || word == "False" || word == "None" ||
                  absl::SimpleAtod(digits, &number))) {
       key->is_null = word == "None";

@@ -675,7 +675,7 @@ TEST_CASE("arguments: what is written for Megatron", "[foreign]") {
   CHECK(dense.notes.empty());
   CHECK(dense.text ==
         "#!/bin/bash\n"
-        "# Arguments for Megatron-LM (core_v0.14.0 and later). Comment lines "
+        "# Arguments for Megatron-LM (d98e8a64). Comment lines "
         "with\n"
         "# \"pipewright:\" are for pipewright --from-args: what Megatron-LM "
         "does not know.\n"

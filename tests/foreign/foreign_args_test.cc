@@ -199,6 +199,13 @@ TEST_CASE("arguments: Megatron's layers on stages", "[foreign]") {
                            kSizes, 13),
               With(chunks(4, 1), {{"strategy.layers", "4,4,4,1"}})}},
             model(13));
+  // No stage is left between the two.
+  CheckRows({{absl::StrCat(pp(2),
+                           "--decoder-first-pipeline-num-layers 5 "
+                           "--decoder-last-pipeline-num-layers 8 ",
+                           kSizes, 13),
+              With(chunks(2, 1), {{"strategy.layers", "5,8"}})}},
+            model(13));
 }
 
 TEST_CASE("arguments: Megatron's recomputation and sharding", "[foreign]") {
@@ -441,11 +448,6 @@ TEST_CASE("arguments: numbers of Megatron that cannot be", "[foreign]") {
          "--num-layers-per-virtual-pipeline-stage"},
         {"--num-layers 12 --pipeline-model-parallel-size 4 "
          "--decoder-first-pipeline-num-layers 2",
-         "--decoder-first-pipeline-num-layers"},
-        {"--pipeline-model-parallel-size 2 --hidden-size 64 "
-         "--num-attention-heads 4 --vocab-size 1000 --seq-length 128 "
-         "--num-layers 2 --decoder-first-pipeline-num-layers 1 "
-         "--decoder-last-pipeline-num-layers 1",
          "--decoder-first-pipeline-num-layers"},
         {"--data-parallel-size 4 --micro-batch-size 2 --global-batch-size 12",
          "no multiple of micro batch * dp"},

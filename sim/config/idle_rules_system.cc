@@ -152,7 +152,8 @@ const std::vector<IdleRule>& ModelRules() {
          return Unless(facts.model()->window > 0, "without model.window");
        }},
       {{"model.kv_heads", "model.head_dim", "model.qkv_bias", "model.qk_norm",
-        "model.qk_norm_whole", "model.qk_norm_weights"},
+        "model.qk_norm_whole", "model.qk_norm_weights",
+        "model.projection_bias"},
        [](const RunFacts& facts) {
          return Unless(!facts.model()->has_mla(),
                        "with latent attention (model.kv_lora_rank)");

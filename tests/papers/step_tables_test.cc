@@ -77,8 +77,7 @@ TEST_CASE("steps: notes and recipes say what runs beside products",
     std::vector<std::string> found;
     for (const TableRow& row : ReadSteps(folder)) {
       const auto config = ConfigOfStep(row, "fast");
-      if (config.ok() &&
-          config->strategy.overlap_tensor.value_or(false)) {
+      if (config.ok() && config->strategy.overlap_tensor.value_or(false)) {
         found.push_back(row.Text("entry"));
       }
     }

@@ -265,45 +265,40 @@ absl::StatusOr<double> StepOf(const TableRow& row, PortStep step,
   return sum / kDraws;
 }
 
-// Puts into `*number`, a part of `*machine`, what makes `value` the target.
-// True: nothing in the range does; it is the nearer bound.
-absl::StatusOr<bool> Infer(
-    double low, double high, double target, double* number,
-    const std::function<absl::StatusOr<double>()>& value) {
-  PW_ASSIGN_OR_RETURN(const BoundedFit fit,
-                      FitWithin(low, high, target, [&](double here) {
-                        *number = here;
-                        return value();
-                      }));
-  *number = fit.at;
-  return fit.at_bound;
-}
-
-// From the seconds of a collective step.
-absl::StatusOr<bool> InferCompute(const TableRow& row, PortMachine* machine,
-                                  RunContext* context) {
-  return Infer(1e13, 1e16, -row.Number("collective"), &machine->flops_per_s,
-               [&]() -> absl::StatusOr<double> {
-                 PW_ASSIGN_OR_RETURN(
-                     const double step_s,
-                     StepOf(row, PortStep::kCollective, *machine, context));
-                 return -step_s;
-               });
-}
-
-// From the speed-up; `number`: of links or of cards.
+// Puts into `*number`, of links or of cards of `machine`, what gives the
+// published speed-up. True: nothing in the range does; it is the nearer bound.
 absl::StatusOr<bool> InferTransfers(const TableRow& row, double least,
                                     double* number, const PortMachine& machine,
                                     RunContext* context) {
   PW_ASSIGN_OR_RETURN(const double collective_s,
                       StepOf(row, PortStep::kCollective, machine, context));
-  return Infer(least, kFastest, row.Number("speedup"), number,
-               [&]() -> absl::StatusOr<double> {
-                 PW_ASSIGN_OR_RETURN(
-                     const double step_s,
-                     StepOf(row, PortStep::kOneSided, machine, context));
-                 return collective_s / step_s;
-               });
+  const auto speedup = [&](double value) -> absl::StatusOr<double> {
+    *number = value;
+    PW_ASSIGN_OR_RETURN(const double step_s,
+                        StepOf(row, PortStep::kOneSided, machine, context));
+    return collective_s / step_s;
+  };
+  PW_ASSIGN_OR_RETURN(
+      const BoundedFit fit,
+      FitWithin(least, kFastest, row.Number("speedup"), speedup));
+  *number = fit.at;
+  return fit.at_bound;
+}
+
+// The same for the computing of `machine` and a collective step.
+absl::StatusOr<bool> InferCompute(const TableRow& row, PortMachine* machine,
+                                  RunContext* context) {
+  const auto slowness = [&](double value) -> absl::StatusOr<double> {
+    machine->flops_per_s = value;
+    PW_ASSIGN_OR_RETURN(const double step_s,
+                        StepOf(row, PortStep::kCollective, *machine, context));
+    return -step_s;
+  };
+  PW_ASSIGN_OR_RETURN(
+      const BoundedFit fit,
+      FitWithin(1e13, 1e16, -row.Number("collective"), slowness));
+  machine->flops_per_s = fit.at;
+  return fit.at_bound;
 }
 
 // From the rows that are fitted; `shown` gets what is found.

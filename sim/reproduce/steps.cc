@@ -74,59 +74,44 @@ std::string GroupOf(const TableRow& row) {
                       row.Text("strategy.sequence"));
 }
 
-struct Estimate {
-  double seconds = 0;
-  StepFacts facts;
-};
-
-absl::StatusOr<Estimate> EstimateOf(const TableRow& row,
-                                    const std::string& engine,
-                                    RunContext* context) {
+// Fills in what is estimated, the same for all rows of a strategy.
+absl::Status Estimate(const TableRow& row, const std::string& engine,
+                      RunContext* context, Comparison* out) {
   PW_ASSIGN_OR_RETURN(const RunConfig config, ConfigOfStep(row, engine));
   SimulateOptions options;
   options.interval = true;
   PW_ASSIGN_OR_RETURN(const SimulatedRun run,
                       Simulate(config, context, options));
-  Estimate out;
-  out.seconds = run.report.iteration_s;
-  out.facts.kind = KindOf(row, config);
+  out->simulated = run.report.iteration_s;
+  out->rounded = absl::StrFormat("%.4g", run.report.iteration_s);
+  StepFacts& facts = *out->step;
+  facts.kind = KindOf(row, config);
   if (run.report.interval) {
-    out.facts.low = run.report.interval->low_s;
-    out.facts.high = run.report.interval->high_s;
+    facts.low = run.report.interval->low_s;
+    facts.high = run.report.interval->high_s;
   }
   if (run.report.memory) {
     const ScheduleMemory& memory = *run.report.memory->memory;
-    out.facts.needed_bytes =
+    facts.needed_bytes =
         static_cast<double>(memory.ranks[memory.WorstRank()].needed());
-    out.facts.fits = run.report.memory->fits();
+    facts.fits = run.report.memory->fits();
   }
-  return out;
+  return absl::OkStatus();
 }
 
-Comparison CompareStep(const TableRow& row,
-                       const absl::StatusOr<Estimate>& estimate) {
-  Comparison out;
-  out.setting = row.Text("entry");
-  out.schedule = StrategyText(row);
-  out.published = absl::StrFormat("%.4g", row.Number("seconds"));
-  out.rounded = "-";
-  out.rule = Comparison::Rule::kShown;
-  StepFacts facts;
-  if (estimate.ok()) {
-    facts = estimate->facts;
-    out.simulated = estimate->seconds;
-    out.rounded = absl::StrFormat("%.4g", estimate->seconds);
-  } else {
-    facts.refused = std::string(estimate.status().message());
-  }
+// Fills in what is known of a row without an estimate.
+void Describe(const TableRow& row, Comparison* out) {
+  out->setting = row.Text("entry");
+  out->schedule = StrategyText(row);
+  out->published = absl::StrFormat("%.4g", row.Number("seconds"));
+  out->rule = Comparison::Rule::kShown;
+  StepFacts& facts = *out->step;
   if (row.Text("counts") != "yes") facts.excluded = row.Text("counts");
   facts.note = row.Text("note");
   if (row.Has("reserved_gib")) {
     facts.reserved_bytes = row.Number("reserved_gib") * kGiB;
   }
   facts.group = GroupOf(row);
-  out.step = std::move(facts);
-  return out;
 }
 
 KindSummary SummaryOf(const std::string& kind,
@@ -224,8 +209,7 @@ std::vector<TableRow> ReadSteps(const std::string& folder) {
     row.Set(kStrategy, strategy);
   }
   for (const char* beside : {"/models", "/recipes"}) {
-    const std::string path = absl::StrCat(folder, beside);
-    if (HasTable(path)) JoinTable(path, &rows);
+    JoinTable(absl::StrCat(folder, beside), &rows);
   }
   const TableRow all = ReadTable(absl::StrCat(folder, "/columns"))[0];
   for (TableRow& row : rows) row.Take(all);
@@ -250,14 +234,19 @@ absl::StatusOr<RunConfig> ConfigOfStep(const TableRow& row,
 absl::StatusOr<std::vector<Comparison>> ReproduceSteps(
     const std::string& folder, const std::string& engine) {
   std::vector<Comparison> out;
-  std::map<std::string, absl::StatusOr<Estimate>> estimates;
+  std::map<std::string, Comparison> estimates;
   RunContext context;
   for (const TableRow& row : ReadSteps(folder)) {
-    const std::string& strategy = row.Text(kStrategy);
-    if (estimates.count(strategy) == 0) {
-      estimates.emplace(strategy, EstimateOf(row, engine, &context));
+    const auto [estimate, is_new] = estimates.try_emplace(row.Text(kStrategy));
+    if (is_new) {
+      Comparison& first = estimate->second;
+      first.rounded = "-";
+      first.step.emplace();
+      const absl::Status status = Estimate(row, engine, &context, &first);
+      first.step->refused = std::string(status.message());
     }
-    out.push_back(CompareStep(row, estimates.at(strategy)));
+    out.push_back(estimate->second);
+    Describe(row, &out.back());
   }
   return out;
 }

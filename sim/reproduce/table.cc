@@ -42,6 +42,31 @@ bool Agree(const TableRow& row, const TableRow& other) {
       });
 }
 
+// None if there is no such file.
+std::vector<TableRow> RowsOf(absl::string_view path) {
+  std::vector<TableRow> rows;
+  std::vector<std::string> columns;
+  for (const auto& [name, content] : EmbeddedPaperTables()) {
+    if (name != path) continue;
+    for (const absl::string_view line :
+         absl::StrSplit(content, '\n', absl::SkipEmpty())) {
+      if (line[0] == '#') continue;
+      const std::vector<std::string> cells = CellsOf(line);
+      if (columns.empty()) {
+        columns = cells;
+        continue;
+      }
+      PW_CHECK(cells.size() == columns.size());
+      std::map<std::string, std::string> row;
+      for (size_t column = 0; column < cells.size(); ++column) {
+        row[columns[column]] = cells[column];
+      }
+      rows.emplace_back(std::move(row));
+    }
+  }
+  return rows;
+}
+
 }  // namespace
 
 bool TableRow::Has(const std::string& column) const {
@@ -82,12 +107,6 @@ void TableRow::Take(const TableRow& other) {
   }
 }
 
-bool HasTable(absl::string_view path) {
-  const auto& tables = EmbeddedPaperTables();
-  return std::any_of(tables.begin(), tables.end(),
-                     [path](const auto& table) { return table.first == path; });
-}
-
 std::vector<std::string> FoldersWith(absl::string_view name) {
   std::vector<std::string> folders;
   for (const auto& [path, content] : EmbeddedPaperTables()) {
@@ -98,32 +117,14 @@ std::vector<std::string> FoldersWith(absl::string_view name) {
 }
 
 std::vector<TableRow> ReadTable(absl::string_view path) {
-  std::vector<TableRow> rows;
-  std::vector<std::string> columns;
-  for (const auto& [name, content] : EmbeddedPaperTables()) {
-    if (name != path) continue;
-    for (const absl::string_view line :
-         absl::StrSplit(content, '\n', absl::SkipEmpty())) {
-      if (line[0] == '#') continue;
-      const std::vector<std::string> cells = CellsOf(line);
-      if (columns.empty()) {
-        columns = cells;
-        continue;
-      }
-      PW_CHECK(cells.size() == columns.size());
-      std::map<std::string, std::string> row;
-      for (size_t column = 0; column < cells.size(); ++column) {
-        row[columns[column]] = cells[column];
-      }
-      rows.emplace_back(std::move(row));
-    }
-  }
+  std::vector<TableRow> rows = RowsOf(path);
   PW_CHECK(!rows.empty());
   return rows;
 }
 
 void JoinTable(absl::string_view path, std::vector<TableRow>* rows) {
-  const std::vector<TableRow> others = ReadTable(path);
+  const std::vector<TableRow> others = RowsOf(path);
+  if (others.empty()) return;
   std::map<std::string, std::string> columns;
   for (const auto& [column, cell] : others[0].cells()) columns[column] = "";
   for (TableRow& row : *rows) {

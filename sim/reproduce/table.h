@@ -42,12 +42,12 @@ class TableRow {
 
 // `path` below experiments/papers, without ending: "zero_bubble_table5/times".
 std::vector<TableRow> ReadTable(absl::string_view path);
-bool HasTable(absl::string_view path);
 // The folders of experiments/papers that have a table of this name.
 std::vector<std::string> FoldersWith(absl::string_view name);
 
 // Adds to each row the cells of the first row of `path` that agrees in the
-// columns that both have; empty ones if none does.
+// columns that both have; empty ones if none does, and nothing if there is no
+// such file.
 void JoinTable(absl::string_view path, std::vector<TableRow>* rows);
 
 // The fields of a row; `model` is one of them if it names a preset. A row that

@@ -59,7 +59,7 @@ struct ValidationDiff {
 };
 
 // `old_json`: the text of an earlier `reproduce --json`. Only papers of
-// `results` are looked at. Error: kInvalidArgument where it is none.
+// `results` are looked at. Error: kInvalidArgument if it is none.
 absl::StatusOr<ValidationDiff> DiffValidation(
     absl::string_view old_json, const std::vector<PaperResult>& results);
 

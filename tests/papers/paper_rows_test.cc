@@ -50,6 +50,7 @@ TEST_CASE("tables: columns with a dot are fields", "[papers]") {
                             {"strategy.vpp", "1"},
                             {"strategy.layers", "15 17"},
                             {"costs.p2p_ms", "1.5"},
+                            {"system.preset", "dgx-h100"},
                             {"gpus", "2"},
                             {"strategy.tp", ""}});
   const auto config = ConfigOf(row, "fast");
@@ -61,6 +62,10 @@ TEST_CASE("tables: columns with a dot are fields", "[papers]") {
   CHECK_FALSE(config->strategy.tp.has_value());
   CHECK(config->schedule.name == "1f1b");
   CHECK(config->strategy.waiting == WaitRule::kBatched);
+  // A pure delay blocks no rank, so there is nothing to wait for.
+  const auto delayed = ConfigOf(Row({{"strategy.pp", "2"}}), "fast");
+  REQUIRE(delayed.ok());
+  CHECK_FALSE(delayed->strategy.waiting.has_value());
   const auto wrong = ConfigOf(Row({{"strategy.pp", "none"}}), "fast");
   CHECK_FALSE(wrong.ok());
 }

@@ -1,6 +1,5 @@
 #include "sim/foreign/key_reader.h"
 
-#include <cstdio>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -160,10 +159,6 @@ const ForeignKey* KeyReader::Resolve(absl::string_view id) const {
 
 const ForeignKey& KeyReader::KeyOf(absl::string_view id) const {
   const ForeignKey* const key = Resolve(id);
-  if (key == nullptr) {
-    std::fprintf(stderr, "no key %s in %s\n", std::string(id).c_str(),
-                 title_.c_str());
-  }
   PW_CHECK(key != nullptr);
   return *key;
 }

@@ -16,9 +16,9 @@
 namespace pipewright::one_f_one_b_v {
 namespace {
 
-// The order: a pattern of six slots that repeats, moved to the left on a grid of
-// slots. Has no costs. Source: zero-bubble-pipeline-parallelism, the authors'
-// implementation of arXiv 2405.15362, branch main.
+// The order: a pattern of six slots that repeats, moved to the left on a grid
+// of slots. Has no costs. Source: zero-bubble-pipeline-parallelism, the
+// authors' implementation of arXiv 2405.15362, branch main.
 
 // F of chunk 0, F of chunk 1, then both halves of BW of chunk 1 and chunk 0:
 // a slot each, so that a microbatch takes a rank six slots.

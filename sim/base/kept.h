@@ -20,8 +20,8 @@ template <typename Value, typename Key = std::string>
 class Kept {
  public:
   // The value of `key`, made by `make()` where it is asked for the first time;
-  // if that throws, the next one who asks makes it. It stays where it is as long
-  // as this does.
+  // if that throws, the next one who asks makes it. It stays where it is as
+  // long as this does.
   template <typename Make>
   const Value& Get(const Key& key, const Make& make) {
     Entry& entry = At(key);

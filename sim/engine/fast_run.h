@@ -1,7 +1,7 @@
 // One run of the fast engine. Replicas with equal network times are one Row;
 // where times are drawn, each replica is.
-// Parts: fast_engine.cc drives the ranks through their passes, fast_passes.cc runs
-// them, fast_streams.cc runs what is not a pass, fast_handshakes.cc the
+// Parts: fast_engine.cc drives the ranks through their passes, fast_passes.cc
+// runs them, fast_streams.cc runs what is not a pass, fast_handshakes.cc the
 // transfers that hold ranks.
 #pragma once
 

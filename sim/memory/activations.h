@@ -1,6 +1,6 @@
 // What the order of a schedule alone says of memory: activations in flight (on
-// one compute stream what is live depends on sequence, not on time) and versions
-// of weights.
+// one compute stream what is live depends on sequence, not on time) and
+// versions of weights.
 #pragma once
 
 #include <string>

@@ -14,18 +14,20 @@ set(PIPEWRIGHT_UNITY_BYTES 150000)
 # What words, draws or compares a result, reads a file that somebody brought, or
 # waits for kernels that it times. It runs once a command, and takes 20 to 40 %
 # less to compile at -O1.
-set(PIPEWRIGHT_LIGHT "(calibrate|sim/(report|reproduce|plot|explain|diagnose|compare|profile))/\
-|execute/report/|sim/foreign/|sim/search/memory_advice\\.cc$\
+set(PIPEWRIGHT_LIGHT "(calibrate|sim/(report|profile|foreign|analysis/(reproduce|plot|explain|diagnose|compare)))/\
+|execute/report/|sim/analysis/search/memory_advice\\.cc$\
 |sim/config/(.*_(text|texts|reference)|idle_.*|flags|check_texts)\\.cc$")
 
 # What can corrupt memory: readers of files from outside, and what works on arrays
 # by index. The sanitized tests of `ci` compile these files with sanitizers.
-set(PIPEWRIGHT_EXPOSED "sim/(engine|program|schedule|trace|profile|sequences)/\
-|sim/model/hf_config\\.cc$|sim/config/config_(io|mapping|message|textproto|tree|values)\\.cc$\
+set(PIPEWRIGHT_EXPOSED "sim/(engine|program|schedule|trace|profile)/\
+|sim/model/(hf_config|lengths|minibatch_time|packer|partition|pass_work)\\.cc$\
+|sim/config/config_(io|mapping|message|textproto|tree|values)\\.cc$\
 |sim/foreign/(given_keys|key_[a-z]*|layer_pattern|read_args|shell_words|titan)\\.cc$\
-|sim/diagnose/(read_table|table_rows|kineto_job|trace_job)\\.cc$\
-|sim/compare/(foreign_trace|run_summary)\\.cc$|sim/plot/read_points\\.cc$\
-|sim/sweep/(reader|expression|sweep_file)\\.cc$\
+|sim/analysis/diagnose/(read_table|table_rows|kineto_job|trace_job)\\.cc$\
+|sim/analysis/compare/(foreign_trace|run_summary)\\.cc$\
+|sim/analysis/plot/read_points\\.cc$\
+|sim/analysis/sweep/(reader|expression|sweep_file)\\.cc$\
 |calibrate/(import|kineto)_[a-z_]*\\.cc$\
 |execute/transport/[a-z_]*\\.cc$|kernels/cpu/")
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "schedules/v_family.h"
+#include "schedules/v_choice.h"
 #include "sim/base/check.h"
 #include "sim/base/status.h"
 #include "sim/schedule/builder.h"

@@ -9,13 +9,13 @@
 #include "absl/strings/string_view.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/status.h"
-#include "sim/replay/replay.h"
-#include "sim/replay/zb_auto_plan.h"
-#include "sim/replay/zb_list_plan.h"
 #include "sim/schedule/builder.h"
 #include "sim/schedule/params.h"
 #include "sim/schedule/registry.h"
+#include "sim/schedule/replay.h"
 #include "sim/schedule/schedule.h"
+#include "sim/schedule/zb_auto_plan.h"
+#include "sim/schedule/zb_list_plan.h"
 
 namespace pipewright::zb_auto {
 namespace {

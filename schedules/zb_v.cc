@@ -8,10 +8,10 @@
 #include "absl/strings/str_format.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/status.h"
-#include "sim/replay/replay.h"
-#include "sim/replay/zb_v_plan.h"
 #include "sim/schedule/builder.h"
 #include "sim/schedule/registry.h"
+#include "sim/schedule/replay.h"
+#include "sim/schedule/zb_v_plan.h"
 
 namespace pipewright::zb_v {
 namespace {

@@ -36,19 +36,18 @@ const std::vector<Row>& Rows() {
     std::vector<Row> rows = {
         {"sim/base", {}},
         {"sim/schedule", {"sim/base"}},
-        {"sim/replay", {"sim/base", "sim/schedule"}},
         {"sim/topology", {"sim/base"}},
         {"sim/model", {"sim/base"}},
-        {"sim/sequences", {"sim/base", "sim/model"}},
         {"sim/profile", {"sim/base"}},
         {"sim/cost", {"sim/base", "sim/model", "sim/profile", "sim/topology"}},
         {"sim/memory", {"sim/base", "sim/schedule", "sim/model"}},
     };
     // Each of these sees all rows so far.
     for (const char* folder :
-         {"sim/program", "sim/trace", "sim/engine", "sim/offload", "sim/report",
-          "sim/compare", "sim/config", "sim/run", "sim/explain", "sim/diagnose",
-          "sim/search", "sim/sweep", "sim/foreign", "sim/plot", "sim/reproduce",
+         {"sim/program", "sim/trace", "sim/engine", "sim/report", "sim/config",
+          "sim/run", "sim/analysis/compare", "sim/analysis/explain",
+          "sim/analysis/diagnose", "sim/analysis/search", "sim/analysis/sweep",
+          "sim/analysis/plot", "sim/analysis/reproduce", "sim/foreign",
           "sim/cli"}) {
       std::set<std::string> below;
       for (const auto& [lower, allowed] : rows) below.insert(lower);
@@ -59,17 +58,16 @@ const std::vector<Row>& Rows() {
                                "execute/run", "execute/train",
                                "execute/report"});
     const std::set<std::string> run = {
-        "kernels",    "execute/transport", "sim/base",    "sim/schedule",
-        "sim/replay", "sim/model",         "sim/profile", "sim/cost",
-        "sim/memory", "sim/topology",      "sim/offload", "sim/program",
-        "sim/trace",  "sim/engine"};
+        "kernels",      "execute/transport", "sim/base",  "sim/schedule",
+        "sim/model",    "sim/profile",       "sim/cost",  "sim/memory",
+        "sim/topology", "sim/program",       "sim/trace", "sim/engine"};
     std::set<std::string> train = run;
     train.insert("execute/run");
     std::set<std::string> report = train;
-    report.insert({"calibrate", "execute/train", "sim/sequences", "sim/report",
-                   "sim/compare", "sim/config", "sim/run", "sim/explain"});
+    report.insert({"calibrate", "execute/train", "sim/report", "sim/config",
+                   "sim/run", "sim/analysis/compare", "sim/analysis/explain"});
     const std::vector<Row> apart = {
-        {"schedules", {"sim/base", "sim/schedule", "sim/replay"}},
+        {"schedules", {"sim/base", "sim/schedule"}},
         {"topologies", {"sim/base", "sim/topology"}},
         {"kernels", {}},
         {"execute/transport",
@@ -135,24 +133,34 @@ const std::set<std::pair<std::string, std::string>>& Exceptions() {
 // others only declare it.
 const std::set<std::string>& SeeProgram() {
   static const std::set<std::string> headers = {
-      "execute/run/rank_run.h",       "execute/train/model_worker.h",
+      "execute/run/rank_run.h",
+      "execute/train/model_worker.h",
       "sim/engine/event_run.h",
-      "sim/engine/fast_run.h",        "sim/engine/parted_events.h",
-      "sim/engine/trace_writer.h",    "sim/program/collective_phases.h",
-      "sim/program/compute_stream.h", "sim/program/cursor.h",
-      "sim/program/lane_exchanges.h", "sim/program/lowering.h",
-      "sim/program/network_time.h",   "sim/program/program.h",
+      "sim/engine/fast_run.h",
+      "sim/engine/parted_events.h",
+      "sim/engine/trace_writer.h",
+      "sim/program/collective_phases.h",
+      "sim/program/compute_stream.h",
+      "sim/program/cursor.h",
+      "sim/program/lane_exchanges.h",
+      "sim/program/lowering.h",
+      "sim/program/network_time.h",
+      "sim/program/program.h",
       "sim/program/side_sequence.h",
   };
   return headers;
 }
 
-// "sim/base" of "sim/base/names.h", "schedules" of "schedules/gpipe.cc".
+// "sim/base" of "sim/base/names.h", "sim/analysis/plot" of its files,
+// "schedules" of "schedules/gpipe.cc".
 std::string FolderOf(const std::string& path) {
-  const Strings parts = absl::StrSplit(path, '/');
-  return (parts[0] == "sim" || parts[0] == "execute") && parts.size() > 2
-             ? absl::StrCat(parts[0], "/", parts[1])
-             : parts[0];
+  Strings parts = absl::StrSplit(path, '/');
+  parts.pop_back();
+  const bool has_parts = parts[0] == "sim" || parts[0] == "execute";
+  const bool is_analysis = parts.size() > 1 && parts[1] == "analysis";
+  const size_t most = is_analysis ? 3 : has_parts ? 2 : 1;
+  if (parts.size() > most) parts.resize(most);
+  return absl::StrJoin(parts, "/");
 }
 
 bool IsOurs(const std::string& header) {
@@ -230,7 +238,7 @@ void CheckOutput(const std::string& path, const std::string& code,
   static const std::regex child_exit(R"(\b_exit\s*\()");
   std::smatch found;
   if (std::regex_search(code, found, output) ||
-      (!IsSimgridFile(path) && path != "sim/sweep/child_process.cc" &&
+      (!IsSimgridFile(path) && path != "sim/analysis/sweep/child_process.cc" &&
        std::regex_search(code, found, child_exit))) {
     violations->push_back(absl::StrCat(path, " has '", found.str(),
                                        "': only sim/cli prints or exits"));
@@ -328,7 +336,7 @@ TEST_CASE("layering: a circle of folders is found", "[layering]") {
   // One that was here: the plans of copies ran the engine, and what the engine
   // runs was lowered with a plan of theirs.
   Graph graph;
-  AddIncludes("sim/offload/a.cc", "#include \"sim/engine/fast_engine.h\"\n",
+  AddIncludes("sim/memory/a.cc", "#include \"sim/engine/fast_engine.h\"\n",
               &graph);
   AddIncludes("sim/engine/a.h", "#include \"sim/program/program.h\"\n", &graph);
   AddIncludes("sim/program/a.cc",
@@ -336,9 +344,9 @@ TEST_CASE("layering: a circle of folders is found", "[layering]") {
               "#include \"sim/program/program.h\"\n",
               &graph);
   CHECK(Circle(graph) == "");
-  AddIncludes("sim/program/lower.h", "#include \"sim/offload/a.h\"\n", &graph);
+  AddIncludes("sim/program/lower.h", "#include \"sim/memory/a.h\"\n", &graph);
   CHECK(Circle(graph) ==
-        "sim/engine -> sim/program -> sim/offload -> sim/engine");
+        "sim/engine -> sim/program -> sim/memory -> sim/engine");
 }
 
 TEST_CASE("layering: generated headers stay out of tests too", "[layering]") {
@@ -388,16 +396,19 @@ TEST_CASE("layering: the check finds what is wrong", "[layering]") {
   };
   CHECK(bad("sim/base/a.cc", "#include \"sim/schedule/pass.h\"\n"));
   CHECK(bad("sim/schedule/a.cc", "#include \"sim/cost/pass_costs.h\"\n"));
-  CHECK(bad("sim/replay/a.h", "#include \"sim/topology/cluster.h\"\n"));
+  CHECK(bad("sim/schedule/a.h", "#include \"sim/topology/cluster.h\"\n"));
   CHECK(bad("sim/cost/a.cc", "#include \"sim/schedule/schedule.h\"\n"));
   CHECK(bad("sim/program/a.cc", "#include \"sim/trace/trace.h\"\n"));
-  CHECK(bad("sim/program/a.cc", "#include \"sim/offload/rank_plan.h\"\n"));
-  CHECK(bad("sim/engine/a.cc", "#include \"sim/offload/rank_plan.h\"\n"));
+  CHECK(bad("sim/program/a.cc", "#include \"sim/engine/engine.h\"\n"));
+  CHECK(bad("sim/engine/a.cc", "#include \"sim/config/copy_turns.h\"\n"));
   CHECK(bad("sim/engine/a.cc", "#include \"sim/report/report.h\"\n"));
   CHECK(bad("sim/report/a.cc", "#include \"sim/config/run_config.h\"\n"));
   CHECK(bad("sim/config/a.cc", "#include \"sim/run/a.h\"\n"));
-  CHECK(bad("sim/run/a.cc", "#include \"sim/search/a.h\"\n"));
-  CHECK(bad("sim/sweep/a.cc", "#include \"sim/cli/a.h\"\n"));
+  CHECK(bad("sim/run/a.cc", "#include \"sim/analysis/search/a.h\"\n"));
+  CHECK(bad("sim/analysis/explain/a.cc",
+            "#include \"sim/analysis/sweep/b.h\"\n"));
+  CHECK(bad("sim/analysis/new/a.cc", "#include \"sim/base/names.h\"\n"));
+  CHECK(bad("sim/analysis/sweep/a.cc", "#include \"sim/cli/a.h\"\n"));
   CHECK(bad("sim/new/a.cc", "#include \"sim/base/names.h\"\n"));
   CHECK(bad("schedules/a.cc", "#include \"sim/cost/pass_costs.h\"\n"));
   CHECK(bad("schedules/a.cc", "#include \"topologies/b.h\"\n"));
@@ -475,8 +486,8 @@ TEST_CASE("layering: the check leaves alone what is right", "[layering]") {
   CHECK(good("sim/config/a.cc", "#include \"sim/program/program.h\"\n"));
   CHECK(good("sim/program/cursor.h", "#include \"sim/program/program.h\"\n"));
   CHECK(good("sim/run/a.h", "#include \"sim/config/prepare.h\"\n"));
-  CHECK(good("sim/search/a.cc", "#include \"sim/run/a.h\"\n"));
-  CHECK(good("schedules/a.cc", "#include \"sim/replay/replay.h\"\n"));
+  CHECK(good("sim/analysis/search/a.cc", "#include \"sim/run/a.h\"\n"));
+  CHECK(good("schedules/a.cc", "#include \"sim/schedule/replay.h\"\n"));
   CHECK(good("sim/cli/main.cc", "  std::cout << 1; exit(2);\n"));
   CHECK(good("sim/engine/simgrid_engine.cc", "#include <simgrid/s4u.hpp>\n"));
   CHECK(good("sim/engine/simgrid_engine.cc", "  _exit(0);\n"));

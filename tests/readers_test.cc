@@ -23,11 +23,14 @@ const std::map<std::string, std::string>& OwnWays() {
   static const std::map<std::string, std::string> ways = {
       {"sim/base/input.cc", "this is the way"},
       {"sim/base/file.cc", "this is the way to write"},
-      {"sim/sweep/writer_lock.cc", "locks a file beside a database"},
-      {"sim/sweep/export.cc", "writes more rows than memory would hold"},
+      {"sim/proto/generate_config.cc", "a program of the build"},
+      {"sim/analysis/sweep/writer_lock.cc", "locks a file beside a database"},
+      {"sim/analysis/sweep/export.cc",
+       "writes more rows than memory would hold"},
       {"execute/transport/socket_place.cc",
        "writes the place of a job of sockets"},
-      {"execute/run/shared_blocks.cc", "memory of processes, which has no name"},
+      {"execute/run/shared_blocks.cc",
+       "memory of processes, which has no name"},
       {"sim/cli/progress_bar.cc", "memory that a child shares, no file"},
   };
   return ways;

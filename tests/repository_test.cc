@@ -240,10 +240,11 @@ TEST_CASE("repository: an anonymous namespace stands in the file's own",
   for (const std::string& path : AllFiles()) {
     const bool is_test =
         absl::StartsWith(path, "tests/") && absl::EndsWith(path, "_test.cc");
-    const bool is_instance = absl::EndsWith(path, ".cc") &&
-                             (absl::StartsWith(path, "schedules/") ||
-                              absl::StartsWith(path, "topologies/") ||
-                              absl::StartsWith(path, "sim/reproduce/"));
+    const bool is_instance =
+        absl::EndsWith(path, ".cc") &&
+        (absl::StartsWith(path, "schedules/") ||
+         absl::StartsWith(path, "topologies/") ||
+         absl::StartsWith(path, "sim/analysis/reproduce/"));
     if (!is_test && !is_instance) continue;
     const std::string text = Read(path);
     if (!absl::StrContains(text, "\nnamespace {\n")) continue;

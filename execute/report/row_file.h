@@ -1,4 +1,5 @@
-// The table that `execute --row` appends a run to (sim/compare/run_table.h).
+// The table that `execute --row` appends a run to
+// (sim/analysis/compare/run_table.h).
 #pragma once
 
 #include <string>
@@ -6,7 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "sim/compare/run_table.h"
+#include "sim/analysis/compare/run_table.h"
 #include "sim/config/prepare.h"
 
 namespace pipewright {

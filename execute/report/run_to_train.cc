@@ -15,11 +15,11 @@
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
 #include "sim/config/refuse_slow.h"
+#include "sim/model/packer.h"
 #include "sim/model/precision.h"
 #include "sim/program/optimizer_plan.h"
 #include "sim/program/program.h"
 #include "sim/schedule/schedule.h"
-#include "sim/sequences/packer.h"
 
 namespace pipewright {
 namespace {

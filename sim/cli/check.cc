@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "sim/analysis/search/memory_advice.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/file.h"
 #include "sim/base/json.h"
@@ -21,7 +22,6 @@
 #include "sim/report/memory_report.h"
 #include "sim/schedule/text.h"
 #include "sim/schedule/verify_transfers.h"
-#include "sim/search/memory_advice.h"
 
 namespace pipewright {
 namespace {

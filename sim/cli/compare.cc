@@ -9,14 +9,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "sim/analysis/compare/comparison.h"
+#include "sim/analysis/compare/foreign_trace.h"
+#include "sim/analysis/compare/overlay_svg.h"
+#include "sim/analysis/compare/run_summary.h"
 #include "sim/base/file.h"
 #include "sim/base/gzip.h"
 #include "sim/base/status.h"
 #include "sim/cli/verbs.h"
-#include "sim/compare/comparison.h"
-#include "sim/compare/foreign_trace.h"
-#include "sim/compare/overlay_svg.h"
-#include "sim/compare/run_summary.h"
 
 namespace pipewright {
 namespace {

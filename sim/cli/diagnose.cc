@@ -5,17 +5,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "sim/analysis/diagnose/diagnosis.h"
+#include "sim/analysis/diagnose/job.h"
+#include "sim/analysis/diagnose/kineto_job.h"
+#include "sim/analysis/diagnose/read_table.h"
+#include "sim/analysis/diagnose/trace_job.h"
+#include "sim/analysis/plot/heat_map.h"
 #include "sim/base/gzip.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
 #include "sim/cli/common.h"
 #include "sim/cli/verbs.h"
-#include "sim/diagnose/diagnosis.h"
-#include "sim/diagnose/job.h"
-#include "sim/diagnose/kineto_job.h"
-#include "sim/diagnose/read_table.h"
-#include "sim/diagnose/trace_job.h"
-#include "sim/plot/heat_map.h"
 #include "sim/report/format.h"
 #include "sim/report/html_parts.h"
 #include "sim/trace/trace_read.h"
@@ -23,7 +23,7 @@
 namespace pipewright {
 namespace {
 
-// The pictures of a diagnosis that need more than sim/diagnose sees: the heat
+// The pictures of a diagnosis that need more than sim/analysis/diagnose sees: the heat
 // map of workers, and the page with it, tables and timelines.
 
 constexpr size_t kMostPageRows = 256;

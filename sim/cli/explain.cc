@@ -1,4 +1,4 @@
-#include "sim/explain/explain.h"
+#include "sim/analysis/explain/explain.h"
 
 #include <memory>
 #include <utility>

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "sim/analysis/plot/figure.h"
 #include "sim/base/status.h"
-#include "sim/plot/figure.h"
 #include "sim/program/program.h"
 #include "sim/report/facts.h"
 #include "sim/run/simulated_run.h"

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "sim/analysis/search/plan.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
@@ -21,7 +22,6 @@
 #include "sim/report/memory_report.h"
 #include "sim/run/simulated_run.h"
 #include "sim/schedule/torch_csv.h"
-#include "sim/search/plan.h"
 
 namespace pipewright {
 namespace {

@@ -8,12 +8,12 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "sim/analysis/plot/figure.h"
+#include "sim/analysis/plot/raster.h"
+#include "sim/analysis/plot/read_points.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/status.h"
 #include "sim/cli/verbs.h"
-#include "sim/plot/figure.h"
-#include "sim/plot/raster.h"
-#include "sim/plot/read_points.h"
 
 namespace pipewright {
 namespace {

@@ -3,6 +3,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "sim/analysis/reproduce/paper.h"
+#include "sim/analysis/reproduce/steps.h"
+#include "sim/analysis/reproduce/validation.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/input.h"
 #include "sim/base/json.h"
@@ -11,9 +14,6 @@
 #include "sim/cli/output_files.h"
 #include "sim/cli/verbs.h"
 #include "sim/engine/engine.h"
-#include "sim/reproduce/paper.h"
-#include "sim/reproduce/steps.h"
-#include "sim/reproduce/validation.h"
 
 namespace pipewright {
 namespace {

@@ -7,6 +7,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "sim/analysis/explain/page_extras.h"
+#include "sim/analysis/search/memory_advice.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/json.h"
 #include "sim/base/parallel.h"
@@ -14,7 +16,6 @@
 #include "sim/cli/common.h"
 #include "sim/cli/progress_bar.h"
 #include "sim/cli/verbs.h"
-#include "sim/explain/page_extras.h"
 #include "sim/program/program.h"
 #include "sim/report/facts.h"
 #include "sim/report/html.h"
@@ -23,7 +24,6 @@
 #include "sim/report/svg.h"
 #include "sim/run/monte_carlo.h"
 #include "sim/run/simulated_run.h"
-#include "sim/search/memory_advice.h"
 #include "sim/trace/export.h"
 #include "sim/trace/trace.h"
 

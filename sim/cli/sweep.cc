@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "sim/analysis/sweep/sweep_file.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/input.h"
 #include "sim/base/status.h"
@@ -19,7 +20,6 @@
 #include "sim/cli/sweep_verb.h"
 #include "sim/cli/verbs.h"
 #include "sim/engine/simgrid_engine.h"
-#include "sim/sweep/sweep_file.h"
 
 namespace pipewright {
 namespace {

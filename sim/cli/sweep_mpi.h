@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "execute/transport/process_group.h"
-#include "sim/sweep/pool_server.h"
+#include "sim/analysis/sweep/pool_server.h"
 
 namespace pipewright {
 

@@ -7,13 +7,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "sim/analysis/sweep/export.h"
+#include "sim/analysis/sweep/points.h"
+#include "sim/analysis/sweep/pool.h"
+#include "sim/analysis/sweep/reader.h"
+#include "sim/analysis/sweep/store.h"
+#include "sim/analysis/sweep/sweep.h"
 #include "sim/cli/common.h"
-#include "sim/sweep/export.h"
-#include "sim/sweep/points.h"
-#include "sim/sweep/pool.h"
-#include "sim/sweep/reader.h"
-#include "sim/sweep/store.h"
-#include "sim/sweep/sweep.h"
 
 namespace pipewright {
 

@@ -10,10 +10,10 @@
 #include "sim/cost/device.h"
 #include "sim/cost/silicon.h"
 #include "sim/engine/engine.h"
+#include "sim/model/lengths.h"
 #include "sim/model/model.h"
 #include "sim/profile/profile.h"
 #include "sim/schedule/registry.h"
-#include "sim/sequences/lengths.h"
 #include "sim/topology/registry.h"
 #include "sim/topology/system.h"
 

@@ -20,9 +20,9 @@
 #include "sim/config/shape_params.h"
 #include "sim/cost/device.h"
 #include "sim/cost/silicon.h"
+#include "sim/model/lengths.h"
 #include "sim/profile/profile.h"
 #include "sim/proto/config.pb.h"
-#include "sim/sequences/lengths.h"
 
 namespace pipewright {
 namespace {

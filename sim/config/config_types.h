@@ -8,13 +8,13 @@
 
 #include "sim/cost/framework_kernels.h"
 #include "sim/model/execution.h"
+#include "sim/model/lengths.h"
+#include "sim/model/packer.h"
 #include "sim/model/training.h"
 #include "sim/program/lower.h"
 #include "sim/program/optimizer_plan.h"
 #include "sim/schedule/offload_mode.h"
 #include "sim/schedule/pass.h"
-#include "sim/sequences/lengths.h"
-#include "sim/sequences/packer.h"
 #include "sim/topology/registry.h"
 
 namespace pipewright {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "sim/config/copy_turns.h"
 #include "sim/config/pcie_switches.h"
-#include "sim/offload/copy_turns.h"
 #include "sim/program/program.h"
 
 namespace pipewright {

@@ -12,7 +12,7 @@ namespace pipewright {
 struct Program;
 
 // With strategy.offload_sharing in-turn, and one order of passes: whose copy is
-// next on each switch is settled before the run (sim/offload/copy_turns.h).
+// next on each switch is settled before the run (sim/config/copy_turns.h).
 absl::Status SettleCopyTurns(const PreparedRun& run, Program* program);
 
 // Says so where they could not be settled.

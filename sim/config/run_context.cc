@@ -8,8 +8,8 @@
 #include "sim/base/status.h"
 #include "sim/model/hf_config.h"
 #include "sim/model/hf_files.h"
+#include "sim/model/lengths.h"
 #include "sim/profile/profile.h"
-#include "sim/sequences/lengths.h"
 #include "sim/topology/system.h"
 
 namespace pipewright {

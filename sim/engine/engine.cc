@@ -5,13 +5,11 @@
 #include <cstddef>
 #include <numeric>
 
-#include "absl/strings/str_cat.h"
 #include "sim/base/names.h"
 #include "sim/base/statistics.h"
 #include "sim/engine/fast_engine.h"
 #include "sim/engine/simgrid_engine.h"
 #include "sim/program/program.h"
-#include "sim/schedule/verify.h"
 
 namespace pipewright {
 namespace {
@@ -43,31 +41,6 @@ bool IsSteady(const Program& program,
   const double last = iteration_end_s[count - 1] - iteration_end_s[count - 2];
   const double before = iteration_end_s[count - 2] - iteration_end_s[count - 3];
   return std::abs(last - before) <= kSamePeriod * std::abs(last);
-}
-
-std::string BlockedGrid(const Program& program,
-                        const std::vector<int64_t>& positions, int dp_class) {
-  const DpClass& own = program.dp_class(dp_class);
-  Schedule schedule = *own.schedule;
-  std::vector<int64_t> whole = positions;
-  for (int rank = 0; rank < program.pp(); ++rank) {
-    const RankProgram& ran = own.ranks[rank];
-    schedule.orders[rank] = ran.order;
-    if (ran.layers.empty()) continue;
-    // Layers are shown as the passes they are of.
-    auto passes = std::make_shared<RankOrder>();
-    whole[rank] = 0;
-    for (int64_t index = 0; index < std::ssize(*ran.order); ++index) {
-      const Pass pass = (*ran.order)[index];
-      if (!ran.EndsPass(pass)) continue;
-      passes->push_back(ran.Whole(pass));
-      whole[rank] += index < positions[rank] ? 1 : 0;
-    }
-    schedule.orders[rank] = std::move(passes);
-  }
-  const std::string grid = BlockedGrid(schedule, whole);
-  if (program.num_classes() == 1) return grid;
-  return absl::StrCat("a replica of class ", dp_class, ":\n", grid);
 }
 
 namespace {

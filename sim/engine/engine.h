@@ -99,12 +99,6 @@ absl::StatusOr<const EngineInfo*> FindEngine(absl::string_view name);
 bool IsSteady(const Program& program,
               const std::vector<double>& iteration_end_s);
 
-// BlockedGrid (verify.h) of a replica of a class of a Program, whose orders may
-// be longer than the schedule's. Names the class where there are several.
-std::string BlockedGrid(const Program& program,
-                        const std::vector<int64_t>& positions,
-                        int dp_class = 0);
-
 // True when what decides the next iteration is nothing but when the compute
 // stream of every rank ends this one: no other stream is used, no token
 // crosses from one iteration to the next.

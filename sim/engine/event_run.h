@@ -36,7 +36,7 @@
 #include "sim/program/compute_stream.h"
 #include "sim/program/network_time.h"
 #include "sim/program/side_sequence.h"
-#include "sim/replay/token_queue.h"
+#include "sim/schedule/token_queue.h"
 
 namespace pipewright {
 

@@ -20,8 +20,8 @@
 #include "sim/engine/trace_writer.h"
 #include "sim/program/compute_stream.h"
 #include "sim/program/side_sequence.h"
-#include "sim/replay/core.h"
-#include "sim/replay/rank_visits.h"
+#include "sim/schedule/core.h"
+#include "sim/schedule/rank_visits.h"
 
 namespace pipewright {
 

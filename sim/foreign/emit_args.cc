@@ -7,13 +7,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "sim/analysis/search/plan_layouts.h"
 #include "sim/base/status.h"
 #include "sim/config/config_fields.h"
 #include "sim/foreign/foreign_args.h"
 #include "sim/foreign/titan_models.h"
 #include "sim/model/precision.h"
 #include "sim/schedule/registry.h"
-#include "sim/search/plan_layouts.h"
 
 namespace pipewright {
 namespace {

@@ -9,11 +9,11 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "sim/analysis/sweep/expression.h"
 #include "sim/base/check.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
-#include "sim/sweep/expression.h"
 
 namespace pipewright {
 namespace {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <system_error>
 #include <vector>
 
@@ -11,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "sim/base/input.h"
 
 namespace pipewright {
 namespace {
@@ -39,9 +39,8 @@ bool IsFile(const fs::path& path) {
 
 // "" where no snapshot has one.
 std::string InSnapshots(const fs::path& model) {
-  std::ifstream reference(model / "refs" / "main");
-  std::string revision;
-  reference >> revision;
+  const std::string revision(absl::StripAsciiWhitespace(
+      ReadFile((model / "refs" / "main").string()).value_or("")));
   const fs::path main = model / "snapshots" / revision / "config.json";
   if (!revision.empty() && IsFile(main)) return main.string();
   std::error_code failed;

@@ -7,7 +7,7 @@
 #include "sim/base/status.h"
 #include "sim/program/lane_exchanges.h"
 #include "sim/program/lowering.h"
-#include "sim/replay/wiring.h"
+#include "sim/schedule/wiring.h"
 #include "sim/topology/mapping.h"
 
 namespace pipewright {

@@ -1,7 +1,6 @@
 // An optimizer whose states are in the memory of the host (strategy.
 // optimizer_placement): gradients go there, subgroups of parameters are stepped
-// by the host or visit the device, weights come back. Who steps which subgroup
-// is sim/offload's.
+// by the host or visit the device, weights come back.
 #include <algorithm>
 #include <array>
 #include <functional>

@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "sim/program/lowering.h"
 #include "sim/program/network_time.h"
-#include "sim/replay/core.h"
-#include "sim/replay/rank_visits.h"
+#include "sim/schedule/core.h"
+#include "sim/schedule/rank_visits.h"
 
 namespace pipewright {
 namespace {

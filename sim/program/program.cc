@@ -1,11 +1,14 @@
 #include "sim/program/program.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "sim/program/cursor.h"
+#include "sim/schedule/grid.h"
 
 namespace pipewright {
 namespace {
@@ -265,6 +268,31 @@ double Program::SideSeconds(int iteration, int replica, int rank,
   return jitter == nullptr || op.kind != OpKind::kOptimizer
              ? op.seconds
              : op.seconds * jitter->OfOptimizer(iteration, replica, rank);
+}
+
+std::string BlockedGrid(const Program& program,
+                        const std::vector<int64_t>& positions, int dp_class) {
+  const DpClass& own = program.dp_class(dp_class);
+  Schedule schedule = *own.schedule;
+  std::vector<int64_t> whole = positions;
+  for (int rank = 0; rank < program.pp(); ++rank) {
+    const RankProgram& ran = own.ranks[rank];
+    schedule.orders[rank] = ran.order;
+    if (ran.layers.empty()) continue;
+    // Layers are shown as the passes they are of.
+    auto passes = std::make_shared<RankOrder>();
+    whole[rank] = 0;
+    for (int64_t index = 0; index < std::ssize(*ran.order); ++index) {
+      const Pass pass = (*ran.order)[index];
+      if (!ran.EndsPass(pass)) continue;
+      passes->push_back(ran.Whole(pass));
+      whole[rank] += index < positions[rank] ? 1 : 0;
+    }
+    schedule.orders[rank] = std::move(passes);
+  }
+  const std::string grid = BlockedGrid(schedule, whole);
+  if (program.num_classes() == 1) return grid;
+  return absl::StrCat("a replica of class ", dp_class, ":\n", grid);
 }
 
 }  // namespace pipewright

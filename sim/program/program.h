@@ -423,4 +423,11 @@ absl::Status VerifyMeetingsOfClasses(const Program& program);
 // iteration 1, "|" where later iterations begin. Then those of a false start.
 std::string ToString(const Program& program);
 
+// BlockedGrid (sim/schedule/grid.h) of a replica of a class of a Program, whose
+// orders may be longer than the schedule's. Names the class if there are
+// several.
+std::string BlockedGrid(const Program& program,
+                        const std::vector<int64_t>& positions,
+                        int dp_class = 0);
+
 }  // namespace pipewright

@@ -7,8 +7,8 @@
 #include "absl/strings/str_format.h"
 #include "sim/config/config_fields.h"
 #include "sim/model/flops.h"
+#include "sim/model/minibatch_time.h"
 #include "sim/model/precision.h"
-#include "sim/sequences/minibatch_time.h"
 
 namespace pipewright {
 namespace {

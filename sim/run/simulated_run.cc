@@ -4,11 +4,11 @@
 #include <utility>
 
 #include "sim/base/status.h"
+#include "sim/config/copy_turns.h"
 #include "sim/config/offload_turns.h"
 #include "sim/cost/estimate_error.h"
 #include "sim/cost/profile_costs.h"
 #include "sim/memory/activations.h"
-#include "sim/offload/copy_turns.h"
 #include "sim/program/program.h"
 #include "sim/report/class_report.h"
 #include "sim/run/describe_run.h"

@@ -3,8 +3,8 @@
 #include <benchmark/benchmark.h>
 
 #include "sim/base/check.h"
-#include "sim/replay/replay.h"
 #include "sim/schedule/registry.h"
+#include "sim/schedule/replay.h"
 #include "sim/schedule/verify.h"
 
 namespace pipewright {

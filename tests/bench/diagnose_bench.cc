@@ -6,9 +6,9 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "sim/analysis/diagnose/diagnosis.h"
+#include "sim/analysis/diagnose/read_table.h"
 #include "sim/base/check.h"
-#include "sim/diagnose/diagnosis.h"
-#include "sim/diagnose/read_table.h"
 #include "tests/bench/headline.h"
 
 namespace pipewright {

@@ -5,8 +5,8 @@
 #include <iterator>
 
 #include "sim/base/check.h"
-#include "sim/replay/replay.h"
 #include "sim/schedule/registry.h"
+#include "sim/schedule/replay.h"
 #include "sim/schedule/verify.h"
 
 namespace pipewright {

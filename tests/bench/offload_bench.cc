@@ -3,7 +3,7 @@
 #include <benchmark/benchmark.h>
 
 #include "sim/base/check.h"
-#include "sim/offload/activation_plan.h"
+#include "sim/program/activation_plan.h"
 #include "sim/program/lower.h"
 #include "sim/program/program.h"
 #include "sim/schedule/registry.h"

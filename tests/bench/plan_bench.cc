@@ -3,8 +3,8 @@
 // is what was simulated, refused or had copies looked at.
 #include <benchmark/benchmark.h>
 
+#include "sim/analysis/search/plan.h"
 #include "sim/base/check.h"
-#include "sim/search/plan.h"
 #include "tests/bench/headline.h"
 
 namespace pipewright {

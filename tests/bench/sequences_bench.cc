@@ -12,10 +12,10 @@
 #include "sim/engine/fast_engine.h"
 #include "sim/engine/known_times.h"
 #include "sim/engine/simgrid_engine.h"
+#include "sim/model/lengths.h"
+#include "sim/model/packer.h"
 #include "sim/program/program.h"
 #include "sim/run/monte_carlo.h"
-#include "sim/sequences/lengths.h"
-#include "sim/sequences/packer.h"
 #include "tests/bench/headline.h"
 
 namespace pipewright {

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "sim/analysis/sweep/sweep.h"
 #include "sim/base/check.h"
-#include "sim/sweep/sweep.h"
 #include "tests/bench/headline.h"
 
 namespace pipewright {

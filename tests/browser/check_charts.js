@@ -52,7 +52,7 @@ export async function checkChart(page) {
 }
 
 // What the chart puts on its canvas, against the numbers that
-// tests/plot/figure_test.cc wrote: every third of eight runs has a range, from
+// tests/analysis/plot/figure_test.cc wrote: every third of eight runs has a range, from
 // 0.9 to 1.2 times its bubble; that of the first is 0.3.
 async function checkErrorBars(page) {
   const {bars, own, other} = await page.evaluate(async () => {

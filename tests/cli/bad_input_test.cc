@@ -262,6 +262,8 @@ TEST_CASE("cli: models and degrees that cannot be are exit 2 and named",
   const std::string no_width = folder.Write(
       "config.json", R"({"model_type": "llama", "num_hidden_layers": 4})");
   const std::string unknown =
+      folder.Write("llma.json", R"({"model_type": "llma"})");
+  const std::string states =
       folder.Write("mamba.json", R"({"model_type": "mamba"})");
   CheckAll({
       {Small({"--model", "llama3-8", "--tp", "3"}),
@@ -283,9 +285,10 @@ TEST_CASE("cli: models and degrees that cannot be are exit 2 and named",
        2,
        {"config.json: hidden_size: missing; needed for the width "
         "(model.hidden)"}},
-      {Small({"--model", unknown}),
+      {Small({"--model", unknown}), 2, {"llma.json: model_type: unknown model type 'llma'", "llama"}},
+      {Small({"--model", states}),
        2,
-       {"mamba.json: model_type: unknown model type 'mamba'", "llama"}},
+       {"mamba.json: model_type: \"mamba\": state-space layers have no field"}},
       {Small({"--model", folder.Path("none.json")}),
        2,
        {"--model: model.hf", "none.json"}},

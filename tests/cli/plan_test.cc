@@ -8,12 +8,12 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
+#include "sim/analysis/search/plan.h"
 #include "sim/config/run_config.h"
 #include "sim/foreign/foreign_args.h"
 #include "sim/report/memory_report.h"
 #include "sim/report/report.h"
 #include "sim/run/simulated_run.h"
-#include "sim/search/plan.h"
 #include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 

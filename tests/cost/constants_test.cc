@@ -44,7 +44,7 @@ const std::vector<std::string>& OtherSources() {
                                    "sim/config/prepare_training.cc",
                                    "sim/memory/megatron_memory.cc",
                                    "sim/program/optimizer_plan.cc",
-                                   "sim/sequences/packer.h"};
+                                   "sim/model/packer.h"};
   return *paths;
 }
 

@@ -15,7 +15,7 @@
 #include "execute/train/training_wire.h"
 #include "sim/memory/executor_memory.h"
 #include "sim/memory/schedule_memory.h"
-#include "sim/offload/activation_plan.h"
+#include "sim/program/activation_plan.h"
 #include "sim/program/program.h"
 #include "sim/schedule/registry.h"
 #include "tests/support/small_training.h"

@@ -3,10 +3,10 @@
 #include <string>
 
 #include "absl/strings/match.h"
+#include "sim/analysis/diagnose/diagnosis.h"
+#include "sim/analysis/diagnose/read_table.h"
 #include "sim/base/check.h"
 #include "sim/base/status.h"
-#include "sim/diagnose/diagnosis.h"
-#include "sim/diagnose/read_table.h"
 #include "tests/fuzz/targets.h"
 
 namespace pipewright::testing {

@@ -4,8 +4,8 @@
 
 #include "absl/strings/match.h"
 #include "sim/base/check.h"
-#include "sim/sequences/lengths.h"
-#include "sim/sequences/packer.h"
+#include "sim/model/lengths.h"
+#include "sim/model/packer.h"
 #include "tests/fuzz/targets.h"
 
 namespace pipewright::testing {

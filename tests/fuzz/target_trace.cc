@@ -4,8 +4,8 @@
 
 #include "absl/strings/match.h"
 #include "calibrate/import_kineto.h"
+#include "sim/analysis/compare/comparison.h"
 #include "sim/base/check.h"
-#include "sim/compare/comparison.h"
 #include "sim/trace/trace_read.h"
 #include "tests/fuzz/targets.h"
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "sim/reproduce/paper.h"
-#include "sim/reproduce/table.h"
+#include "sim/analysis/reproduce/paper.h"
+#include "sim/analysis/reproduce/table.h"
 
 namespace pipewright::analytic_tables_test {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "sim/reproduce/paper.h"
+#include "sim/analysis/reproduce/paper.h"
 
 namespace pipewright::deep_optimizer_states_test {
 namespace {

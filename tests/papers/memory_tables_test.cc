@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "sim/reproduce/paper.h"
+#include "sim/analysis/reproduce/paper.h"
 #include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 

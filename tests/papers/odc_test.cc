@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "sim/reproduce/paper.h"
+#include "sim/analysis/reproduce/paper.h"
 
 namespace pipewright::odc_test {
 namespace {

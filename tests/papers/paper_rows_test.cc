@@ -1,5 +1,5 @@
 // Rows of published tables: cells in texts, cells of other tables, fields.
-#include "sim/reproduce/table.h"
+#include "sim/analysis/reproduce/table.h"
 
 #include <catch2/catch.hpp>
 #include <map>

@@ -8,10 +8,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "sim/analysis/reproduce/paper.h"
 #include "sim/config/prepare.h"
 #include "sim/engine/engine.h"
 #include "sim/program/program.h"
-#include "sim/reproduce/paper.h"
 #include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 

@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "sim/reproduce/odc.h"
+#include "sim/analysis/reproduce/odc.h"
 
 namespace pipewright::odc_fit_test {
 namespace {

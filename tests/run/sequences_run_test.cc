@@ -8,10 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "sim/base/status.h"
 #include "sim/config/prepare.h"
+#include "sim/model/minibatch_time.h"
 #include "sim/program/program.h"
 #include "sim/run/monte_carlo.h"
 #include "sim/run/simulated_run.h"
-#include "sim/sequences/minibatch_time.h"
 
 namespace pipewright::sequences_run_test {
 namespace {

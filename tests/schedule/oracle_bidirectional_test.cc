@@ -6,8 +6,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "sim/memory/activations.h"
-#include "sim/replay/replay.h"
 #include "sim/schedule/builder.h"
+#include "sim/schedule/replay.h"
 #include "tests/support/json.h"
 #include "tests/support/oracle.h"
 

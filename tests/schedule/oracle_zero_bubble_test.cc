@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "sim/memory/activations.h"
-#include "sim/replay/replay.h"
+#include "sim/schedule/replay.h"
 #include "sim/schedule/verify.h"
 #include "tests/support/json.h"
 #include "tests/support/oracle.h"

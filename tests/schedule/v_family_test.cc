@@ -5,8 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "sim/base/status.h"
 #include "sim/memory/activations.h"
-#include "sim/replay/replay.h"
 #include "sim/schedule/registry.h"
+#include "sim/schedule/replay.h"
 #include "sim/schedule/text.h"
 #include "sim/schedule/verify.h"
 

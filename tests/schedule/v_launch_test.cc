@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "schedules/v_launch.h"
 #include "sim/memory/activations.h"
-#include "sim/replay/replay.h"
 #include "sim/schedule/registry.h"
+#include "sim/schedule/replay.h"
 #include "sim/schedule/text.h"
 #include "sim/schedule/verify.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "execute/run/faults.h"
-#include "sim/compare/comparison.h"
+#include "sim/analysis/compare/comparison.h"
 #include "sim/program/lower.h"
 #include "sim/program/program.h"
 #include "sim/schedule/schedule.h"

@@ -1,5 +1,5 @@
 // A replay of a table of measured operations that shares nothing with
-// sim/diagnose: it asks backwards, from the end of a step, when each operation
+// sim/analysis/diagnose: it asks backwards, from the end of a step, when each operation
 // ended, and finds what it waited for by name when it is asked. Pipelines
 // without chunks and without overlapped reduction.
 #pragma once

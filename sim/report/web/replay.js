@@ -1,5 +1,5 @@
 // The run again with other times: the longest path through what every
-// operation has waited for (sim/explain/dependency_graph.h). It changes no
+// operation has waited for (sim/analysis/explain/dependency_graph.h). It changes no
 // order and no dependency.
 PW.CLASS = {
   NONE: 0,

@@ -1,0 +1,237 @@
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "sim/analysis/explain/explain.h"
+#include "sim/base/json.h"
+#include "sim/base/quantity.h"
+#include "sim/report/format.h"
+#include "sim/report/report.h"
+
+namespace pipewright {
+namespace {
+
+// The parts that any rank has, in their order.
+std::vector<StepPart> PartsPresent(const StepExplanation& step) {
+  std::vector<StepPart> parts;
+  for (int index = 0; index < kNumStepParts; ++index) {
+    const auto part = static_cast<StepPart>(index);
+    if (std::any_of(
+            step.ranks.begin(), step.ranks.end(),
+            [part](const RankStep& rank) { return rank.parts[part] > 0; })) {
+      parts.push_back(part);
+    }
+  }
+  return parts;
+}
+
+std::string Row(const std::vector<std::string>& cells,
+                const std::vector<size_t>& widths) {
+  std::string out;
+  for (size_t column = 0; column < cells.size(); ++column) {
+    const std::string pad(widths[column] - cells[column].size(), ' ');
+    absl::StrAppend(&out, column == 0 ? "" : "  ", column == 0 ? "" : pad,
+                    cells[column], column == 0 ? pad : "");
+  }
+  while (!out.empty() && out.back() == ' ') out.pop_back();
+  return absl::StrCat(out, "\n");
+}
+
+std::string Table(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<size_t> widths;
+  for (const std::vector<std::string>& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (size_t column = 0; column < row.size(); ++column) {
+      widths[column] = std::max(widths[column], row[column].size());
+    }
+  }
+  std::string out;
+  for (const std::vector<std::string>& row : rows) out += Row(row, widths);
+  return out;
+}
+
+// A row a part, a column a rank, or where there are many ranks a column for
+// the mean and the rank that has most.
+std::string PartsTable(const StepExplanation& step) {
+  constexpr size_t kMostColumns = 8;
+  const TimeUnit unit = UnitFor(step.step_s);
+  const auto time = [&unit](double seconds) {
+    return absl::StrFormat("%.3f", seconds / unit.seconds);
+  };
+  std::vector<std::vector<std::string>> rows;
+  std::vector<std::string> head = {absl::StrCat("part (", unit.name, ")")};
+  const bool by_rank = step.ranks.size() <= kMostColumns;
+  if (by_rank) {
+    for (const RankStep& rank : step.ranks) {
+      head.push_back(absl::StrCat("rank ", rank.rank));
+    }
+  } else {
+    head.insert(head.end(), {"mean", "least", "most", "on rank"});
+  }
+  head.push_back("of the step");
+  rows.push_back(head);
+  const auto add = [&](const std::string& name, const auto& value) {
+    std::vector<std::string> row = {name};
+    double sum = 0;
+    double least = value(step.ranks[0]);
+    const RankStep* most = &step.ranks[0];
+    for (const RankStep& rank : step.ranks) {
+      sum += value(rank);
+      least = std::min(least, value(rank));
+      if (value(rank) > value(*most)) most = &rank;
+      if (by_rank) row.push_back(time(value(rank)));
+    }
+    const double mean = sum / static_cast<double>(step.ranks.size());
+    if (!by_rank) {
+      row.insert(row.end(), {time(mean), time(least), time(value(*most)),
+                             absl::StrCat(most->rank)});
+    }
+    row.push_back(FormatPercent(step.step_s > 0 ? mean / step.step_s : 0));
+    rows.push_back(std::move(row));
+  };
+  constexpr absl::string_view kGroups[] = {"compute", "bubble",
+                                           "exposed communication"};
+  for (int index = 0; index < 3; ++index) {
+    const auto group = static_cast<PartGroup>(index);
+    add(std::string(kGroups[index]),
+        [group](const RankStep& rank) { return rank.parts.Sum(group); });
+    for (const StepPart part : PartsPresent(step)) {
+      if (GroupOf(part) != group) continue;
+      add(absl::StrCat("  ", PartName(part)),
+          [part](const RankStep& rank) { return rank.parts[part]; });
+    }
+  }
+  add("step", [](const RankStep& rank) { return rank.parts.Sum(); });
+  return Table(rows);
+}
+
+std::string PathText(const StepExplanation& step) {
+  std::map<int, double> by_rank;
+  for (const PathPiece& piece : step.critical_path) {
+    by_rank[piece.rank] += piece.end_s - piece.start_s;
+  }
+  std::vector<std::vector<std::string>> rows = {{"part", "time", "of it"}};
+  for (int index = 0; index < kNumStepParts; ++index) {
+    const double seconds = step.path_parts.seconds[index];
+    if (seconds <= 0) continue;
+    rows.push_back({std::string(PartName(static_cast<StepPart>(index))),
+                    FormatSeconds(seconds),
+                    FormatPercent(seconds / step.step_s)});
+  }
+  std::string out = absl::StrCat("\ncritical path: ", step.critical_path.size(),
+                                 " operations, none of which may be later\n",
+                                 Table(rows), "by rank:");
+  int shown = 0;
+  for (const auto& [rank, seconds] : by_rank) {
+    if (++shown > 16) {
+      absl::StrAppend(&out, " ...");
+      break;
+    }
+    absl::StrAppend(&out, shown == 1 ? " " : ", ", rank, " ",
+                    FormatSeconds(seconds));
+  }
+  return out + "\n";
+}
+
+std::string Change(double from_s, double to_s) {
+  return absl::StrFormat("%+.2f %%",
+                         from_s > 0 ? 100 * (to_s / from_s - 1) : 0);
+}
+
+std::string SensitivityText(const Explanation& explanation) {
+  if (explanation.sensitivities.empty()) return "";
+  const double step_s = explanation.step.step_s;
+  std::vector<std::vector<std::string>> rows = {
+      {"time", "10 % shorter", "10 % longer"}};
+  for (const Sensitivity& row : explanation.sensitivities) {
+    rows.push_back({row.name, Change(step_s, row.shorter_s),
+                    Change(step_s, row.longer_s)});
+  }
+  return absl::StrCat("\nthe step with one kind of time changed:\n",
+                      Table(rows));
+}
+
+Json PartsJson(const StepParts& parts, PartGroup group) {
+  Json out = Json::object();
+  for (int index = 0; index < kNumStepParts; ++index) {
+    const auto part = static_cast<StepPart>(index);
+    if (GroupOf(part) == group) out[std::string(PartKey(part))] = parts[part];
+  }
+  return out;
+}
+
+Json PartsJson(const StepParts& parts) {
+  return {{"compute_s", PartsJson(parts, PartGroup::kCompute)},
+          {"bubble_s", PartsJson(parts, PartGroup::kBubble)},
+          {"communication_s", PartsJson(parts, PartGroup::kCommunication)}};
+}
+
+}  // namespace
+
+std::string ExplanationToText(const Explanation& explanation) {
+  const Report& report = explanation.run.report;
+  const StepExplanation& step = explanation.step;
+  std::string out = absl::StrCat(
+      report.schedule, ": pp ", report.pp, ", vpp ", report.vpp,
+      ", microbatches ", report.microbatches, ", engine ", report.engine,
+      ", network ", report.network, "\nstep ", FormatSeconds(step.step_s),
+      "  iteration ", step.iteration,
+      report.dp > 1 ? absl::StrCat(", data-parallel replica ", step.replica)
+                    : "",
+      "\n\n", PartsTable(step), PathText(step));
+  if (explanation.what_if) {
+    absl::StrAppend(&out, "\nwhat if ", explanation.what_if->scales, ": step ",
+                    FormatSeconds(explanation.what_if->step_s()), ", ",
+                    Change(step.step_s, explanation.what_if->step_s()), "\n");
+  }
+  return out + SensitivityText(explanation);
+}
+
+std::string ExplanationToJson(const Explanation& explanation) {
+  const Report& report = explanation.run.report;
+  const StepExplanation& step = explanation.step;
+  Json ranks = Json::array();
+  for (const RankStep& rank : step.ranks) {
+    Json object = {{"rank", rank.rank}, {"start_s", rank.start_s}};
+    object.update(PartsJson(rank.parts));
+    ranks.push_back(std::move(object));
+  }
+  Json pieces = Json::array();
+  for (const PathPiece& piece : step.critical_path) {
+    pieces.push_back({{"rank", piece.rank},
+                      {"what", piece.what},
+                      {"start_s", piece.start_s},
+                      {"end_s", piece.end_s}});
+  }
+  Json path = PartsJson(step.path_parts);
+  path["operations"] = std::move(pieces);
+  Json sensitivities = Json::array();
+  for (const Sensitivity& row : explanation.sensitivities) {
+    sensitivities.push_back({{"time", row.name},
+                             {"shorter_s", row.shorter_s},
+                             {"longer_s", row.longer_s}});
+  }
+  Json what_if;
+  if (explanation.what_if) {
+    what_if = {{"times", explanation.what_if->scales},
+               {"iteration_s", explanation.what_if->step_s()},
+               {"report", ReportTree(explanation.what_if->report)}};
+  }
+  const Json out = {{"schedule", report.schedule},
+                    {"engine", report.engine},
+                    {"iteration_s", report.iteration_s},
+                    {"step_s", step.step_s},
+                    {"iteration", step.iteration},
+                    {"dp_replica", step.replica},
+                    {"ranks", std::move(ranks)},
+                    {"critical_path", std::move(path)},
+                    {"what_if", std::move(what_if)},
+                    {"sensitivities", std::move(sensitivities)},
+                    {"warnings", report.warnings}};
+  return out.dump(2);
+}
+
+}  // namespace pipewright

@@ -1,0 +1,216 @@
+// The page of a figure: charts and a table that the script of all pages draws,
+// and the same figure as a static picture.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "sim/analysis/plot/figure.h"
+#include "sim/report/format.h"
+#include "sim/report/html_parts.h"
+#include "sim/report/page_data.h"
+
+namespace pipewright {
+namespace {
+
+// Rows of the static table, which stands in print; the script's has all.
+constexpr size_t kMostStaticRows = 200;
+constexpr char kMemoryPath[] = "peak_memory_bytes.max";
+
+// A text of each point, as numbers of a list of different ones; -1: none.
+struct WordColumn {
+  std::vector<std::string> dictionary;
+  absl::flat_hash_map<std::string, int32_t> codes_of;
+  std::vector<int32_t> codes;
+
+  void Set(size_t point, const std::string& word) {
+    const auto [place, added] =
+        codes_of.try_emplace(word, static_cast<int32_t>(dictionary.size()));
+    if (added) dictionary.push_back(word);
+    codes[point] = place->second;
+  }
+};
+
+class FigurePage {
+ public:
+  explicit FigurePage(const Figure& figure) : figure_(figure) {}
+
+  std::string Data() {
+    CollectColumns();
+    Json columns = Json::array();
+    Json names = Json::array();
+    WordColumn series;
+    series.codes.assign(figure_.points.size(), 0);
+    for (size_t index = 0; index < figure_.points.size(); ++index) {
+      names.push_back(figure_.points[index].name);
+      series.Set(index, figure_.points[index].series);
+    }
+    for (const std::string& name : word_order_) {
+      const WordColumn& column = words_[name];
+      columns.push_back({{"name", name},
+                         {"text", true},
+                         {"dict", column.dictionary},
+                         {"codes", data_.Add(column.codes)}});
+    }
+    for (const std::string& name : number_order_) {
+      Json column = {{"name", name}, {"values", data_.Add(numbers_[name])}};
+      AddRange(name, &column);
+      columns.push_back(std::move(column));
+    }
+    data_.json()["points"] = {
+        {"count", figure_.points.size()},
+        {"front", figure_.front},
+        {"columns", std::move(columns)},
+        {"names", std::move(names)},
+        {"series",
+         {{"names", series.dictionary}, {"codes", data_.Add(series.codes)}}},
+        {"charts", Charts()}};
+    return data_.Elements();
+  }
+
+ private:
+  void CollectColumns() {
+    const size_t count = figure_.points.size();
+    for (const std::string& path : {figure_.x.path, figure_.y.path}) {
+      Numbers(path);
+    }
+    for (size_t index = 0; index < count; ++index) {
+      const FigurePoint& point = figure_.points[index];
+      for (const auto& [name, value] : point.numbers) {
+        Numbers(name)[index] = value;
+      }
+      for (const auto& [name, range] : point.ranges) {
+        ranges_[name][index] = range;
+      }
+      if (point.x_range) ranges_[figure_.x.path][index] = *point.x_range;
+      if (point.y_range) ranges_[figure_.y.path][index] = *point.y_range;
+      Numbers(figure_.x.path)[index] = point.x;
+      Numbers(figure_.y.path)[index] = point.y;
+      Words("run")->Set(index, point.name);
+      if (!point.series.empty()) Words("series")->Set(index, point.series);
+      for (const auto& [name, word] : point.words) {
+        Words(name)->Set(index, word);
+      }
+    }
+  }
+
+  // How far off the values of a column may be, where any report says so.
+  void AddRange(const std::string& name, Json* column) {
+    const auto found = ranges_.find(name);
+    if (found == ranges_.end()) return;
+    const double nothing = std::numeric_limits<double>::quiet_NaN();
+    std::vector<double> low(figure_.points.size(), nothing);
+    std::vector<double> high(figure_.points.size(), nothing);
+    for (const auto& [point, range] : found->second) {
+      low[point] = range.first;
+      high[point] = range.second;
+    }
+    (*column)["low"] = data_.Add(low);
+    (*column)["high"] = data_.Add(high);
+  }
+
+  std::vector<double>& Numbers(const std::string& name) {
+    std::vector<double>& values = numbers_[name];
+    if (values.empty()) {
+      number_order_.push_back(name);
+      values.assign(figure_.points.size(),
+                    std::numeric_limits<double>::quiet_NaN());
+    }
+    return values;
+  }
+
+  WordColumn* Words(const std::string& name) {
+    WordColumn* const column = &words_[name];
+    if (column->codes.empty()) {
+      word_order_.push_back(name);
+      column->codes.assign(figure_.points.size(), -1);
+    }
+    return column;
+  }
+
+  // What was asked for, then what everybody asks for, where runs have it.
+  Json Charts() const {
+    std::vector<std::pair<std::string, std::string>> charts = {
+        {figure_.x.path, figure_.y.path}};
+    for (const char* y : {"bubble_fraction.per_rank", "tokens_per_s"}) {
+      const std::pair<std::string, std::string> chart = {kMemoryPath, y};
+      if (numbers_.count(kMemoryPath) == 0 || numbers_.count(y) == 0 ||
+          chart == charts.front()) {
+        continue;
+      }
+      charts.push_back(chart);
+    }
+    Json out = Json::array();
+    for (const auto& [x, y] : charts) out.push_back(Json::array({x, y}));
+    return out;
+  }
+
+  const Figure& figure_;
+  PageData data_;
+  std::map<std::string, std::vector<double>> numbers_;
+  std::vector<std::string> number_order_;
+  // Ranges of a column, by point.
+  std::map<std::string, std::map<size_t, std::pair<double, double>>> ranges_;
+  std::map<std::string, WordColumn> words_;
+  std::vector<std::string> word_order_;
+};
+
+std::string StaticTable(const Figure& figure) {
+  double most_x = 0;
+  double most_y = 0;
+  for (const FigurePoint& point : figure.points) {
+    most_x = std::max(most_x, std::abs(point.x));
+    most_y = std::max(most_y, std::abs(point.y));
+  }
+  const AxisUnit x = UnitOf(figure.x.path, most_x);
+  const AxisUnit y = UnitOf(figure.y.path, most_y);
+  const auto head = [](const FigureAxis& axis, const AxisUnit& unit) {
+    return unit.name.empty() ? axis.path
+                             : absl::StrCat(axis.path, " (", unit.name, ")");
+  };
+  HtmlTable table;
+  table.text_columns = 3;
+  table.header = {"run", "series", "on the front", head(figure.x, x),
+                  head(figure.y, y)};
+  std::vector<bool> on_front(figure.points.size());
+  for (const size_t index : ParetoFront(figure)) on_front[index] = true;
+  for (size_t index = 0; index < figure.points.size(); ++index) {
+    const FigurePoint& point = figure.points[index];
+    table.rows.push_back({point.name, point.series,
+                          on_front[index] ? "yes" : "no",
+                          absl::StrFormat("%.6g", point.x / x.size),
+                          absl::StrFormat("%.6g", point.y / y.size)});
+  }
+  return TableHtml(table, kMostStaticRows);
+}
+
+}  // namespace
+
+std::string FigureHtml(const Figure& figure) {
+  const std::string title =
+      figure.title.empty()
+          ? absl::StrCat(figure.y.path, " against ", figure.x.path)
+          : figure.title;
+  return ChartPageHtml(
+      title,
+      absl::StrCat(
+          "<header>\n<h1>", EscapeXml(title), "</h1>\n</header>\n",
+          SectionHtml("charts", "Charts",
+                      "<div id=\"scatter\" class=\"charts\"></div>\n",
+                      kShownLive),
+          SectionHtml("all-runs", "Runs", "<div id=\"runs-data\"></div>\n",
+                      kShownLive),
+          SectionHtml("figure", "Figure",
+                      absl::StrCat("<div class=\"grid scroll\" "
+                                   "tabindex=\"0\">\n",
+                                   FigureSvg(figure), "</div>\n"),
+                      kShownNoCharts),
+          SectionHtml("runs", "Runs", StaticTable(figure), kShownStatic)),
+      FigurePage(figure).Data());
+}
+
+}  // namespace pipewright

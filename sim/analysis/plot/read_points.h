@@ -1,0 +1,38 @@
+// The points of a figure from reports: files of `simulate --json` (one object,
+// a list of them, or one a line), configurations, which are simulated, and the
+// stores of `sweep`.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "sim/analysis/plot/figure.h"
+#include "sim/config/run_context.h"
+
+namespace pipewright {
+
+struct PointPaths {
+  std::string x;
+  std::string y;
+  std::string series;    // "" for one series a file where there are several
+  bool columns = false;  // fills FigurePoint::numbers and ::words
+  // Rows of a sweep's file that started from this configuration, from 1; 0 for
+  // all, each a series of its own unless `series` says otherwise.
+  int64_t base = 0;
+};
+
+struct ReadPoints {
+  std::vector<FigurePoint> points;
+  int64_t without = 0;  // reports that lack x or y (a memory without a model)
+  std::vector<std::string> warnings;
+};
+
+// Error: kInvalidArgument with file, line and field where a file does not
+// parse, holds no report, or none of them has such a value (with the nearest).
+absl::StatusOr<ReadPoints> ReadPointsOf(const std::vector<std::string>& files,
+                                        const PointPaths& paths,
+                                        RunContext* context);
+
+}  // namespace pipewright

@@ -1,0 +1,105 @@
+// The search for the best configuration: all legal points in the order of a
+// lower bound on their time, as far as the bound leaves any that could be
+// better; engine `fast` for each of these, `simgrid` with jitter for those that
+// could be first or second. It prints nothing.
+//
+// Threads: points are bounded and simulated in batches of a fixed size, so that
+// the result and all counts are the same for any number of threads. No thread
+// is left when simgrid begins, which forks.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "sim/analysis/search/plan_space.h"
+#include "sim/engine/step_interval.h"
+#include "sim/report/report.h"
+
+namespace pipewright {
+
+// Scores that differ by no larger share are the same: the rest is rounding.
+inline constexpr double kSamePlan = 1e-9;
+
+struct PlanOptions {
+  int workers = 1;
+  // Confirmations at most; 0: as many as it takes.
+  int most_confirmed = 24;
+  std::string jitter = "3%";  // a confirmation's; costs.seed is its seed
+  bool confirm = true;
+  // A fault on purpose, for tests: bounds are this many times too high.
+  double bound_factor = 1;
+};
+
+struct PlanCounts {
+  int64_t legal = 0;
+  int64_t memory = 0;     // do not fit
+  int64_t bound = 0;      // cannot be better than the second best
+  int64_t dominated = 0;  // offload where nothing has to go: never faster
+  int64_t simulated = 0;
+  int64_t refused = 0;
+  int64_t tried = 0;  // were prepared, some for what they are without copies
+  std::map<std::string, int64_t> reasons;  // why points were refused
+};
+
+// A point that was simulated.
+struct PlanResult {
+  PlanPoint point;
+  int64_t order = 0;       // in the enumeration
+  double bound_s = 0;      // bound of iteration_s
+  double iteration_s = 0;  // engine fast
+  double tokens_per_s = 0;
+  double peak_bytes = 0;              // MostPeakMemoryOf its report
+  std::optional<double> cost;         // for 1e9 tokens, where a price is given
+  std::optional<double> confirmed_s;  // simgrid with jitter
+  double score = 0;  // what is minimised: seconds, or seconds * devices
+};
+
+struct PlanOutcome {
+  std::shared_ptr<PlanSpace> space;
+  PlanCounts counts;
+  std::vector<PlanResult> ranked;  // the best first
+  std::vector<PlanResult> front;   // throughput against memory, fastest first
+  // The winner's run again: of engine fast, with its interval.
+  std::optional<Report> report;
+  std::optional<StepInterval> interval;
+  std::vector<std::string> warnings;  // the winner's, each once
+  // The winner with even layers, where it has others and even ones exist.
+  std::optional<double> even_s;
+  bool even_fits = true;
+  int confirmed = 0;
+  // Points that could still be second, were they confirmed.
+  int64_t open = 0;
+  // Nothing fits: the least that a point needs, its point, what would help.
+  std::optional<PlanPoint> smallest;
+  double smallest_bytes = 0;
+  double limit_bytes = 0;
+  std::vector<std::string> help;
+  // Point with the lowest bound of those that memory alone keeps out; that
+  // bound, in the unit of scores.
+  std::optional<PlanPoint> kept_out;
+  double kept_out_s = 0;
+};
+
+// Errors: those of PlanSpace::Make; kInvalidArgument where there is no legal
+// point, or where each was refused; kResourceExhausted where none fits (the
+// outcome then has `smallest` and `help`, see PlanVerdict).
+absl::StatusOr<PlanOutcome> MakePlan(const PlanRequest& request,
+                                     const PlanOptions& options,
+                                     RunContext* context);
+
+// OK; kResourceExhausted where nothing fits; kInvalidArgument where nothing is
+// legal or everything was refused.
+absl::Status PlanVerdict(const PlanOutcome& outcome);
+
+// For people, and as one JSON object (docs/plan.md).
+std::string PlanToText(const PlanOutcome& outcome);
+std::string PlanToJson(const PlanOutcome& outcome);
+
+}  // namespace pipewright

@@ -1,0 +1,310 @@
+// What a plan says, as text and as JSON.
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "sim/analysis/search/plan.h"
+#include "sim/base/json.h"
+#include "sim/base/quantity.h"
+#include "sim/config/config_fields.h"
+#include "sim/report/format.h"
+
+namespace pipewright {
+namespace {
+
+constexpr size_t kRowsShown = 10;
+
+// Part of a step that makes it last.
+struct Limit {
+  std::string name;
+  double share = 0;
+};
+
+std::vector<Limit> LimitsOf(const Report& report) {
+  const double step = report.iteration_s;
+  std::vector<Limit> limits;
+  if (step <= 0) return limits;
+  const double busy = std::min(report.busy_s, step);
+  const double span = std::clamp(report.span_s.global, busy, step);
+  limits.push_back({"passes of the busiest rank", busy / step});
+  limits.push_back({"bubble: warm-up, cool-down and waiting for others",
+                    (span - busy) / step});
+  limits.push_back(
+      {"between the passes of two steps: gradients, parameters, "
+       "optimizer",
+       (step - span) / step});
+  std::stable_sort(limits.begin(), limits.end(),
+                   [](const Limit& one, const Limit& other) {
+                     return one.share > other.share;
+                   });
+  return limits;
+}
+
+struct Margin {
+  double share = 0;  // by which the next is slower than the best
+  size_t row = 0;    // row of the next
+};
+
+// Over the first that is slower by more than rounding; nothing without one.
+std::optional<Margin> MarginOf(const PlanOutcome& outcome) {
+  if (outcome.ranked.empty()) return {};
+  const PlanResult& best = outcome.ranked[0];
+  for (size_t row = 1; row < outcome.ranked.size(); ++row) {
+    const PlanResult& next = outcome.ranked[row];
+    double share = next.score / best.score - 1;
+    if (best.confirmed_s && next.confirmed_s) {
+      const double scale =
+          next.score / next.iteration_s / (best.score / best.iteration_s);
+      share = *next.confirmed_s * scale / *best.confirmed_s - 1;
+    }
+    if (share > kSamePlan) return Margin{share, row};
+  }
+  return {};
+}
+
+// Half of the prediction interval, as a share of its middle.
+std::optional<double> ModelError(const PlanOutcome& outcome) {
+  if (!outcome.interval) return {};
+  const double sum = outcome.interval->high_s + outcome.interval->low_s;
+  return (outcome.interval->high_s - outcome.interval->low_s) / sum;
+}
+
+std::string ErrorText(const PlanOutcome& outcome) {
+  const std::optional<Margin> margin = MarginOf(outcome);
+  if (!margin) {
+    return outcome.ranked.size() > 1
+               ? "all points that were simulated are as fast, so there is no "
+                 "margin"
+               : "no second point was simulated, so there is no margin";
+  }
+  const std::optional<double> error = ModelError(outcome);
+  if (!error) {
+    return "the error of these times is not known (no interval: given times, "
+           "or no published steps of this device), so nobody can say whether "
+           "the margin means anything";
+  }
+  return absl::StrFormat(
+      "the 90 %% interval of a step is +-%.1f %% of its middle: the margin is "
+      "%s than the model's own error%s",
+      100 * *error, margin->share > *error ? "larger" : "smaller",
+      margin->share > *error
+          ? ""
+          : "; errors that both share cancel, but measure both before you "
+            "decide");
+}
+
+std::string SizeText(double bytes) {
+  return bytes > 0 ? FormatBytes(bytes) : std::string("-");
+}
+
+std::string ThroughputText(const PlanResult& result) {
+  return result.tokens_per_s > 0
+             ? absl::StrFormat("%.6g tokens/s", result.tokens_per_s)
+             : std::string("");
+}
+
+std::string RowText(const PlanOutcome& outcome, const PlanResult& result) {
+  std::string out =
+      absl::StrFormat("%10.6g s  %10s  %18s", result.iteration_s,
+                      SizeText(result.peak_bytes), ThroughputText(result));
+  if (result.cost)
+    absl::StrAppendFormat(&out, "  %8.4g per 1e9 tokens", *result.cost);
+  if (result.confirmed_s) {
+    absl::StrAppendFormat(&out, "  simgrid %.6g s", *result.confirmed_s);
+  }
+  return absl::StrCat(out, "  ", outcome.space->NameOf(result.point));
+}
+
+std::string CountsText(const PlanCounts& counts) {
+  std::string out = absl::StrFormat(
+      "legal              %d\n"
+      "pruned by memory   %d\n"
+      "pruned by bound    %d\n"
+      "offload not needed %d\n"
+      "simulated          %d\n"
+      "refused            %d\n",
+      counts.legal, counts.memory, counts.bound, counts.dominated,
+      counts.simulated, counts.refused);
+  for (const auto& [reason, count] : counts.reasons) {
+    absl::StrAppendFormat(&out, "  %d times: %s\n", count, reason);
+  }
+  return out;
+}
+
+// Compares the winner's layout with the even one, if both were simulated.
+std::optional<std::pair<double, bool>> AgainstEven(const PlanOutcome& outcome) {
+  if (!outcome.even_s || outcome.ranked.empty()) return {};
+  const double best = outcome.ranked[0].iteration_s;
+  return std::make_pair(*outcome.even_s / best - 1, outcome.even_fits);
+}
+
+Json GroupToJson(const PlanOutcome& outcome, const PlanResult& result) {
+  const PlanSpace& space = *outcome.space;
+  const PlanGroup& group = result.point.group;
+  const PlanLayout& layout = space.Layouts(group.pp, group.vpp)[group.layout];
+  const RunConfig config = space.ConfigOf(result.point);
+  Json out = {{"schedule", space.schedules()[group.schedule]},
+              {"nodes", group.nodes},
+              {"tp", group.tp},
+              {"cp", group.cp},
+              {"ep", group.ep},
+              {"pp", group.pp},
+              {"vpp", group.vpp},
+              {"dp", group.dp},
+              {"microbatches", group.microbatches},
+              {"microbatch_size", group.microbatch_size},
+              {"layout", layout.name},
+              {"layers", layout.counts},
+              {"recompute", ""},
+              {"data_parallel", TraitsOf(result.point.data_parallel).name},
+              {"offload", ""},
+              {"iteration_s", result.iteration_s},
+              {"bound_s", result.bound_s},
+              {"tokens_per_s", result.tokens_per_s},
+              {"peak_memory_bytes", result.peak_bytes},
+              {"confirmed_s", nullptr},
+              {"cost_per_1e9_tokens", nullptr}};
+  out["recompute"] = ChoiceName(RecomputeChoices(), group.recompute);
+  out["offload"] = ChoiceName(OffloadChoices(), result.point.offload);
+  if (result.confirmed_s) out["confirmed_s"] = *result.confirmed_s;
+  if (result.cost) out["cost_per_1e9_tokens"] = *result.cost;
+  return out;
+}
+
+Json CountsToJson(const PlanCounts& counts) {
+  Json reasons = Json::object();
+  for (const auto& [reason, count] : counts.reasons) reasons[reason] = count;
+  return {{"legal", counts.legal},
+          {"pruned_by_memory", counts.memory},
+          {"pruned_by_bound", counts.bound},
+          {"offload_not_needed", counts.dominated},
+          {"simulated", counts.simulated},
+          {"refused", counts.refused},
+          {"refusals", reasons}};
+}
+
+}  // namespace
+
+std::string PlanToText(const PlanOutcome& outcome) {
+  std::string out = CountsText(outcome.counts);
+  if (outcome.ranked.empty()) {
+    if (!outcome.smallest) return out;
+    absl::StrAppend(
+        &out, "\nnothing fits in ", FormatBytes(outcome.limit_bytes),
+        "; least is needed by\n  ", outcome.space->NameOf(*outcome.smallest),
+        ": ", FormatBytes(outcome.smallest_bytes), "\n");
+    if (!outcome.help.empty()) absl::StrAppend(&out, "what would help it:\n");
+    for (const std::string& help : outcome.help) {
+      absl::StrAppend(&out, "  ", help, "\n");
+    }
+    return out;
+  }
+  absl::StrAppend(&out, "\nbest\n  ", RowText(outcome, outcome.ranked[0]),
+                  "\n");
+  if (const auto margin = MarginOf(outcome)) {
+    if (margin->row > 1) {
+      absl::StrAppendFormat(&out, "as fast as the best: %d others\n",
+                            margin->row - 1);
+    }
+    absl::StrAppendFormat(
+        &out, "margin over the %s: %.3g %%%s\n",
+        margin->row > 1 ? "next" : "second", 100 * margin->share,
+        outcome.ranked[margin->row].confirmed_s ? " (simgrid with jitter)"
+                                                : " (engine fast)");
+  }
+  absl::StrAppend(&out, ErrorText(outcome), "\n");
+  if (const auto even = AgainstEven(outcome)) {
+    absl::StrAppendFormat(
+        &out,
+        "with even layers the same takes %.3g %% longer%s (engine fast)\n",
+        100 * even->first, even->second ? "" : ", and does not fit");
+  }
+  if (outcome.confirmed > 0) {
+    absl::StrAppendFormat(&out,
+                          "confirmed on simgrid: %d; not confirmed, but could "
+                          "still be first or second there: %d\n",
+                          outcome.confirmed, outcome.open);
+  }
+  if (outcome.report) {
+    absl::StrAppend(&out, "\nwhat limits it\n");
+    for (const Limit& limit : LimitsOf(*outcome.report)) {
+      absl::StrAppendFormat(&out, "  %5.1f %% of the step: %s\n",
+                            100 * limit.share, limit.name);
+    }
+    if (std::isfinite(outcome.limit_bytes) && outcome.report->memory) {
+      // With the context, which the peaks of the rows are without.
+      const ScheduleMemory& memory = *outcome.report->memory->memory;
+      const RankMemory& worst = memory.ranks[memory.WorstRank()];
+      absl::StrAppend(
+          &out, "  memory: ", FormatBytes(static_cast<double>(worst.needed())),
+          " of ", FormatBytes(outcome.limit_bytes), ", ",
+          FormatBytes(static_cast<double>(worst.needed() - worst.peak())),
+          " of it beyond the allocator's peak\n");
+    }
+    if (outcome.kept_out && outcome.kept_out_s < outcome.ranked[0].score) {
+      absl::StrAppendFormat(
+          &out,
+          "  memory keeps out what takes at most %.3g %% less by its bound: "
+          "%s\n",
+          100 * (1 - outcome.kept_out_s / outcome.ranked[0].score),
+          outcome.space->NameOf(*outcome.kept_out));
+    }
+  }
+  absl::StrAppend(&out, "\nthe fastest\n");
+  for (size_t row = 0; row < std::min(kRowsShown, outcome.ranked.size());
+       ++row) {
+    absl::StrAppend(&out, "  ", RowText(outcome, outcome.ranked[row]), "\n");
+  }
+  absl::StrAppend(&out,
+                  "\nthroughput against memory (Pareto front of the simulated "
+                  "ones)\n");
+  for (const PlanResult& result : outcome.front) {
+    absl::StrAppend(&out, "  ", RowText(outcome, result), "\n");
+  }
+  return out;
+}
+
+std::string PlanToJson(const PlanOutcome& outcome) {
+  Json out = {{"counts", CountsToJson(outcome.counts)}};
+  out["fits"] = !outcome.ranked.empty();
+  out["best"] = nullptr;
+  out["margin"] = nullptr;
+  out["model_error"] = nullptr;
+  out["limits"] = Json::array();
+  out["even_layout_s"] = nullptr;
+  out["confirmed"] = outcome.confirmed;
+  out["could_be_second"] = outcome.open;
+  out["ranked"] = Json::array();
+  out["front"] = Json::array();
+  out["smallest"] = nullptr;
+  out["help"] = outcome.help;
+  out["warnings"] = outcome.warnings;
+  if (!outcome.ranked.empty()) {
+    out["best"] = GroupToJson(outcome, outcome.ranked[0]);
+  }
+  if (const auto margin = MarginOf(outcome)) out["margin"] = margin->share;
+  if (const auto error = ModelError(outcome)) out["model_error"] = *error;
+  if (outcome.even_s) out["even_layout_s"] = *outcome.even_s;
+  if (outcome.report) {
+    for (const Limit& limit : LimitsOf(*outcome.report)) {
+      out["limits"].push_back({{"what", limit.name}, {"share", limit.share}});
+    }
+  }
+  for (const PlanResult& result : outcome.ranked) {
+    out["ranked"].push_back(GroupToJson(outcome, result));
+  }
+  for (const PlanResult& result : outcome.front) {
+    out["front"].push_back(GroupToJson(outcome, result));
+  }
+  if (outcome.smallest && outcome.ranked.empty()) {
+    out["smallest"] = {{"name", outcome.space->NameOf(*outcome.smallest)},
+                       {"needed_bytes", outcome.smallest_bytes},
+                       {"limit_bytes", outcome.limit_bytes}};
+  }
+  return out.dump(2);
+}
+
+}  // namespace pipewright

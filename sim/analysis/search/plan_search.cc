@@ -1,0 +1,482 @@
+#include "sim/analysis/search/plan_search.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <functional>
+#include <iterator>
+#include <limits>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "sim/report/report.h"
+#include "sim/run/simulated_run.h"
+
+namespace pipewright {
+namespace {
+
+constexpr size_t kBatch = 32;        // points that are worked on together
+constexpr size_t kGroupBatch = 256;  // groups
+constexpr size_t kMostWaiting = 1 << 16;
+constexpr int64_t kOrders = 64;  // orders of a group's points, at most
+
+// Calls work(0) to work(count - 1) on some threads.
+void InThreads(int workers, size_t count,
+               const std::function<void(size_t)>& work) {
+  std::atomic<size_t> next = 0;
+  const auto run = [&] {
+    for (size_t index = next++; index < count; index = next++) work(index);
+  };
+  std::vector<std::thread> threads;
+  const size_t helpers =
+      std::min<size_t>(std::max(workers, 1), std::max<size_t>(count, 1)) - 1;
+  for (size_t index = 0; index < helpers; ++index) threads.emplace_back(run);
+  run();
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+
+void PlanSearch::Run() {
+  MakeGroups();
+  outcome_.limit_bytes = bounds_.memory_limit();
+  Explore();
+  if (options_.confirm) Confirm();
+  Close();
+}
+
+void PlanSearch::MakeGroups() {
+  std::vector<PlanGroup> all = space_.Groups();
+  groups_.resize(all.size());
+  InThreads(options_.workers, (all.size() + 1023) / 1024, [&](size_t block) {
+    const size_t end = std::min(all.size(), (block + 1) * 1024);
+    for (size_t index = block * 1024; index < end; ++index) {
+      groups_[index] = {
+          options_.bound_factor *
+              ScoreOf(all[index], bounds_.StepSeconds(all[index])),
+          static_cast<int64_t>(index), all[index]};
+    }
+  });
+  for (const PlanGroup& group : all) {
+    outcome_.counts.legal += space_.NumPoints(group);
+  }
+  std::sort(groups_.begin(), groups_.end());
+}
+
+void PlanSearch::Explore() {
+  constexpr double kNone = std::numeric_limits<double>::infinity();
+  while (true) {
+    const double group_s =
+        next_group_ < groups_.size() ? groups_[next_group_].score : kNone;
+    const double point_s = points_.empty() ? kNone : points_.top().score;
+    // If little fits without copies, they do not wait for ever.
+    const bool waits = best_.size() < kExact && std::isfinite(group_s) &&
+                       waiting_.size() < kMostWaiting;
+    const double waiting_s =
+        waits || waiting_.empty() ? kNone : waiting_.front()->score;
+    const double least_s = std::min({group_s, point_s, waiting_s});
+    if (std::isinf(least_s) || (IsOut(least_s) && !waits)) return;
+    if (waiting_s == least_s) {
+      OpenWaiting(std::min(group_s, point_s));
+    } else if (group_s == least_s) {
+      OpenGroups(point_s);
+    } else {
+      TryPoints(std::min(group_s, waiting_s));
+    }
+  }
+}
+
+void PlanSearch::OpenGroups(double until) {
+  std::vector<const OpenGroup*> batch;
+  while (next_group_ < groups_.size() && batch.size() < kGroupBatch &&
+         groups_[next_group_].score <= until) {
+    batch.push_back(&groups_[next_group_++]);
+  }
+  if (best_.size() >= kExact) {
+    Open(batch, Which::kAll);
+    return;
+  }
+  Open(batch, Which::kWithout);
+  waiting_.insert(waiting_.end(), batch.begin(), batch.end());
+}
+
+void PlanSearch::OpenWaiting(double until) {
+  std::vector<const OpenGroup*> batch;
+  while (!waiting_.empty() && batch.size() < kGroupBatch &&
+         waiting_.front()->score <= until) {
+    batch.push_back(waiting_.front());
+    waiting_.pop_front();
+  }
+  Open(batch, Which::kWith);
+}
+
+// Bounds from the cheapest on, each for what those before it have left.
+std::vector<PlanSearch::Opened> PlanSearch::PointsOf(const OpenGroup& group,
+                                                     Which which) {
+  std::vector<Opened> opened;
+  std::vector<PlanPoint> points;
+  const double one = ScoreOf(group.group, 1);
+  const double most = Most();
+  int64_t order = group.order * kOrders;
+  for (const PlanPoint& point : space_.PointsOf(group.group)) {
+    const bool copies = point.offload != OffloadMode::kNone;
+    if (which == Which::kAll || copies == (which == Which::kWith)) {
+      opened.push_back({{group.score, order, point}});
+      points.push_back(point);
+    }
+    ++order;
+  }
+  const std::vector<double> bytes =
+      bounds_.MemoryBytes(points, most / one, &context_);
+  // Points of a sharding stand together, and copies take nothing off the bound
+  // on time.
+  const auto bound = [&](auto seconds_of) {
+    const Opened* before = nullptr;
+    for (Opened& each : opened) {
+      if (each.bytes > bounds_.memory_limit()) continue;
+      const bool same = before != nullptr && before->open.point.data_parallel ==
+                                                 each.open.point.data_parallel;
+      each.open.score =
+          same ? before->open.score
+               : std::max(each.open.score, options_.bound_factor * one *
+                                               seconds_of(each.open.point));
+      before = &each;
+    }
+  };
+  for (size_t index = 0; index < opened.size(); ++index) {
+    opened[index].bytes = bytes[index];
+  }
+  const auto is_out = [&](const Opened& each) {
+    return each.open.score * (1 - kBoundRounding) > most;
+  };
+  bound([&](const PlanPoint& point) { return bounds_.StepSeconds(point); });
+  std::erase_if(opened, is_out);
+  bound([&](const PlanPoint& point) {
+    return bounds_.ReplaySeconds(point, most / one * (1 + 2 * kBoundRounding));
+  });
+  std::erase_if(opened, is_out);
+  return opened;
+}
+
+void PlanSearch::Open(const std::vector<const OpenGroup*>& batch, Which which) {
+  std::vector<std::vector<Opened>> opened(batch.size());
+  InThreads(options_.workers, batch.size(), [&](size_t index) {
+    opened[index] = PointsOf(*batch[index], which);
+  });
+  for (const std::vector<Opened>& points : opened) {
+    for (const Opened& each : points) {
+      if (each.bytes > bounds_.memory_limit()) {
+        KeepOut(each.open.point, each.bytes, each.open.score);
+      } else {
+        points_.push(each.open);
+      }
+    }
+  }
+}
+
+void PlanSearch::KeepOut(const PlanPoint& point, double bytes, double score) {
+  ++outcome_.counts.memory;
+  if (!outcome_.smallest || bytes < outcome_.smallest_bytes) {
+    outcome_.smallest = point;
+    outcome_.smallest_bytes = bytes;
+  }
+  if (!outcome_.kept_out || score < outcome_.kept_out_s) {
+    // Bounds of groups are not looked at further where nothing fits.
+    score =
+        std::max(score, options_.bound_factor *
+                            ScoreOf(point.group, bounds_.StepSeconds(point)));
+  }
+  // A bound may be that of copies that take no longer than the best step.
+  if ((!outcome_.kept_out || score < outcome_.kept_out_s) &&
+      (point.offload == OffloadMode::kNone ||
+       bounds_.MemoryBytes(point) > bounds_.memory_limit())) {
+    outcome_.kept_out = point;
+    outcome_.kept_out_s = score;
+  }
+}
+
+// Is it known what becomes of a point with copies, or what it takes without?
+bool PlanSearch::IsKnown(const OpenPoint& open) {
+  const OffloadMode mode = open.point.offload;
+  if (mode == OffloadMode::kNone) return false;
+  // Copies take time and never give any: an order runs no faster with them.
+  const int64_t without = open.order - OffloadIndex(open.point);
+  if (fitting_.count(without) > 0) {
+    ++outcome_.counts.dominated;
+    return true;
+  }
+  // An order has the same copies whatever is sharded.
+  const auto planned = planned_.find({open.order / kOrders, mode});
+  if (planned == planned_.end()) return false;
+  const double bytes = bounds_.BytesBeside(open.point, planned->second);
+  if (bytes > bounds_.memory_limit()) {
+    KeepOut(open.point, bytes, open.score);
+    return true;
+  }
+  const auto timed = without_.find(without);
+  if (open.is_timed || timed == without_.end()) return false;
+  OpenPoint again = open;
+  again.is_timed = true;
+  again.score =
+      std::max(open.score, options_.bound_factor *
+                               ScoreOf(open.point.group, timed->second));
+  points_.push(again);
+  return true;
+}
+
+void PlanSearch::TryPoints(double until) {
+  std::vector<OpenPoint> batch;
+  std::vector<OpenPoint> later;
+  std::set<int64_t> now;         // orders without copies
+  std::set<int64_t> groups_now;  // whose copies are looked at
+  while (!points_.empty() && batch.size() < kBatch &&
+         points_.top().score <= until && !IsOut(points_.top().score)) {
+    const OpenPoint top = points_.top();
+    points_.pop();
+    if (IsKnown(top)) continue;
+    const int64_t without = top.order - OffloadIndex(top.point);
+    const bool copies = top.point.offload != OffloadMode::kNone;
+    // Let it be seen first whether the run fits without copies, and what is the
+    // same for others of the group.
+    if ((copies && now.count(without) > 0) ||
+        (copies && !top.is_timed &&
+         !groups_now.insert(top.order / kOrders).second)) {
+      later.push_back(top);
+      continue;
+    }
+    if (!copies) now.insert(without);
+    batch.push_back(top);
+  }
+  for (const OpenPoint& open : later) points_.push(open);
+  std::vector<Tried> tried(batch.size());
+  InThreads(options_.workers, batch.size(),
+            [&](size_t index) { Try(batch[index], &tried[index]); });
+  for (size_t index = 0; index < batch.size(); ++index) {
+    Take(batch[index], std::move(tried[index]));
+  }
+}
+
+// A plan of copies takes longer than all else that a run needs. Before it is
+// made, what could be away at all bounds the memory, and the same run without
+// copies, which is no slower, the time.
+void PlanSearch::TryWithoutCopies(const OpenPoint& open, Tried* tried) {
+  const PlanPoint& point = open.point;
+  tried->without_s = 0;
+  if (planned_.count({open.order / kOrders, point.offload}) == 0) {
+    tried->live =
+        bounds_.LeastLive(point.group, std::isfinite(Threshold()), &context_);
+    tried->bytes = bounds_.BytesBeside(point, tried->live.at(point.offload));
+    tried->fits = tried->bytes <= bounds_.memory_limit();
+    if (!tried->fits) return;
+  }
+  PlanPoint without = point;
+  without.offload = OffloadMode::kNone;
+  // The run itself will say what is wrong.
+  const absl::StatusOr<SimulatedRun> run =
+      Simulate(space_.CandidateOf(without), &context_);
+  if (run.ok()) tried->without_s = run->report.iteration_s;
+}
+
+void PlanSearch::Try(const OpenPoint& open, Tried* tried) {
+  if (open.point.offload != OffloadMode::kNone && !open.is_timed) {
+    TryWithoutCopies(open, tried);
+    return;
+  }
+  absl::StatusOr<PreparedRun> prepared =
+      Prepare(space_.CandidateOf(open.point), &context_);
+  tried->status = prepared.status();
+  if (!prepared.ok()) return;
+  if (prepared->memory) {
+    const ScheduleMemory& memory = *prepared->memory->memory;
+    tried->bytes =
+        static_cast<double>(memory.ranks[memory.WorstRank()].needed());
+    tried->fits = prepared->memory->fits();
+    if (open.is_timed) {
+      std::vector<double>& live = tried->live[open.point.offload];
+      for (const RankMemory& rank : memory.ranks) {
+        live.push_back(static_cast<double>(rank.peak()) -
+                       static_cast<double>(rank.fixed.total()));
+      }
+    }
+  }
+  tried->fits = tried->fits && prepared->limit().ok();
+  if (!tried->fits) return;
+  const double tokens = prepared->tokens.value_or(0);
+  const std::optional<double> price =
+      prepared->config.costs.price_per_device_hour;
+  const absl::StatusOr<SimulatedRun> run = Simulate(*std::move(prepared));
+  tried->status = run.status();
+  if (!run.ok()) return;
+  PlanResult& result = tried->result;
+  result.point = open.point;
+  result.order = open.order;
+  result.bound_s = open.score / ScoreOf(open.point.group, 1);
+  result.iteration_s = run->report.iteration_s;
+  result.tokens_per_s =
+      result.iteration_s > 0 ? tokens / result.iteration_s : 0;
+  result.peak_bytes = MostPeakMemoryOf(run->report);
+  if (price && run->report.throughput) {
+    result.cost = run->report.throughput->cost_per_1e9_tokens();
+  }
+  result.score = ScoreOf(open.point.group, result.iteration_s);
+}
+
+void PlanSearch::Take(const OpenPoint& open, Tried tried) {
+  ++outcome_.counts.tried;
+  if (tried.status.code() == absl::StatusCode::kResourceExhausted) {
+    tried.fits = false;
+  } else if (!tried.status.ok()) {
+    ++outcome_.counts.refused;
+    ++outcome_.counts.reasons[std::string(tried.status.message())];
+    return;
+  }
+  for (auto& [mode, live] : tried.live) {
+    planned_[{open.order / kOrders, mode}] = std::move(live);
+  }
+  if (!tried.fits) {
+    KeepOut(open.point, tried.bytes, open.score);
+    return;
+  }
+  if (tried.without_s >= 0) {
+    without_[open.order - OffloadIndex(open.point)] = tried.without_s;
+    if (!IsKnown(open)) points_.push(open);
+    return;
+  }
+  ++outcome_.counts.simulated;
+  if (open.point.offload == OffloadMode::kNone) {
+    fitting_.insert(open.order - OffloadIndex(open.point));
+  }
+  results_.push_back(std::move(tried.result));
+  const double score = results_.back().score;
+  first_ = std::min(first_, score);
+  best_.insert(score);
+  if (best_.size() > kExact) best_.erase(std::prev(best_.end()));
+}
+
+// What the search does with the points that `fast` has simulated: the best of
+// them on simgrid, and the order of all.
+
+namespace {
+
+// By score. Of those as good as each other, which rounding tells apart, first
+// what needs least memory, then in the order of the enumeration.
+template <typename Score>
+void SortPlans(const Score& score, std::vector<PlanResult>::iterator begin,
+               std::vector<PlanResult>::iterator end) {
+  const auto is_better = [&](const PlanResult& one, const PlanResult& other) {
+    return std::make_pair(score(one), one.order) <
+           std::make_pair(score(other), other.order);
+  };
+  std::sort(begin, end, is_better);
+  while (begin != end) {
+    const double most = score(*begin) * (1 + kSamePlan);
+    const auto same = std::find_if(begin, end, [&](const PlanResult& result) {
+      return score(result) > most;
+    });
+    std::sort(begin, same, [](const PlanResult& one, const PlanResult& other) {
+      return std::tie(one.peak_bytes, one.order) <
+             std::tie(other.peak_bytes, other.order);
+    });
+    // Scores that are no numbers are not put in order.
+    begin = same == begin ? end : same;
+  }
+}
+
+double FastScore(const PlanResult& result) { return result.score; }
+
+}  // namespace
+
+// A mean over many passes moves by little; five deviations at most.
+double PlanSearch::Slack(const PlanGroup& group) const {
+  const double passes = 2.0 * group.microbatches * group.vpp;
+  return 5 * 0.03 / std::sqrt(std::max(1.0, passes));
+}
+
+// On simgrid, in the order of what fast says, which no contention makes
+// shorter, until none that is left can be second.
+void PlanSearch::Confirm() {
+  while (true) {
+    SortPlans(FastScore, results_.begin(), results_.end());
+    double best = std::numeric_limits<double>::infinity();
+    double next = best;
+    PlanResult* open = nullptr;
+    int64_t left = 0;
+    for (PlanResult& result : results_) {
+      if (!result.confirmed_s) continue;
+      const double score = ScoreOf(result.point.group, *result.confirmed_s);
+      if (score < best) {
+        next = best;
+        best = score;
+      } else {
+        next = std::min(next, score);
+      }
+    }
+    for (PlanResult& result : results_) {
+      if (result.confirmed_s || failed_.count(result.order) > 0) continue;
+      if (result.score * (1 - Slack(result.point.group)) > next) continue;
+      if (open == nullptr) open = &result;
+      ++left;
+    }
+    outcome_.open = left;
+    if (open == nullptr || (options_.most_confirmed > 0 &&
+                            outcome_.confirmed >= options_.most_confirmed)) {
+      break;
+    }
+    RunConfig config = space_.ConfigOf(open->point);
+    config.engine = "simgrid";
+    config.costs.jitter = options_.jitter;
+    config.costs.seed = space_.request().base.costs.seed.value_or(0);
+    const absl::StatusOr<SimulatedRun> run = Simulate(config, &context_);
+    ++outcome_.confirmed;
+    if (run.ok()) {
+      open->confirmed_s = run->report.iteration_s;
+    } else {
+      failed_.insert(open->order);
+      outcome_.warnings.push_back(
+          absl::StrCat("not confirmed: ", space_.NameOf(open->point), ": ",
+                       run.status().message()));
+    }
+    if (outcome_.confirmed == 2) {
+      // Points that fast has not seen could be second on simgrid.
+      double known = 0;
+      for (const PlanResult& result : results_) {
+        if (result.confirmed_s) {
+          known =
+              std::max(known, ScoreOf(result.point.group, *result.confirmed_s));
+        }
+      }
+      if (known > widened_) {
+        widened_ = std::min(known, first_ * kMostWidened);
+        Explore();
+      }
+    }
+  }
+}
+
+void PlanSearch::Close() {
+  const auto fast = std::stable_partition(
+      results_.begin(), results_.end(),
+      [](const PlanResult& result) { return result.confirmed_s.has_value(); });
+  SortPlans(
+      [&](const PlanResult& result) {
+        return ScoreOf(result.point.group, *result.confirmed_s);
+      },
+      results_.begin(), fast);
+  SortPlans(FastScore, fast, results_.end());
+  PlanCounts& counts = outcome_.counts;
+  counts.bound = counts.legal - counts.memory - counts.dominated -
+                 counts.simulated - counts.refused;
+  std::vector<PlanResult> by_speed = results_;
+  SortPlans([](const PlanResult& result) { return 1 / result.tokens_per_s; },
+            by_speed.begin(), by_speed.end());
+  double least = std::numeric_limits<double>::infinity();
+  for (const PlanResult& result : by_speed) {
+    if (result.peak_bytes >= least) continue;
+    least = result.peak_bytes;
+    outcome_.front.push_back(result);
+  }
+  outcome_.ranked = std::move(results_);
+}
+
+}  // namespace pipewright

@@ -1,0 +1,148 @@
+// The steps of MakePlan (plan.h); for sim/analysis/search only.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <limits>
+#include <map>
+#include <queue>
+#include <set>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "sim/analysis/search/plan.h"
+#include "sim/analysis/search/plan_bound.h"
+
+namespace pipewright {
+
+class PlanSearch {
+ public:
+  // All must live as long as this.
+  PlanSearch(PlanOutcome* outcome, const PlanOptions& options,
+             RunContext* context)
+      : outcome_(*outcome),
+        space_(*outcome->space),
+        bounds_(&space_),
+        options_(options),
+        context_(*context) {}
+
+  // Fills counts, results, the front, what is kept out.
+  void Run();
+
+ private:
+  struct OpenGroup {
+    double score = 0;
+    int64_t order = 0;
+    PlanGroup group;
+    friend bool operator<(const OpenGroup& one, const OpenGroup& other) {
+      return std::tie(one.score, one.order) <
+             std::tie(other.score, other.order);
+    }
+  };
+
+  struct OpenPoint {
+    double score = 0;
+    int64_t order = 0;
+    PlanPoint point;
+    // With copies: `score` is that of the same run without them.
+    bool is_timed = false;
+    // The smallest on top of a queue.
+    friend bool operator<(const OpenPoint& one, const OpenPoint& other) {
+      return std::tie(one.score, one.order) >
+             std::tie(other.score, other.order);
+    }
+  };
+
+  // What became of one point.
+  struct Tried {
+    absl::Status status;
+    bool fits = true;
+    double bytes = 0;
+    PlanResult result;
+    double without_s = -1;  // seconds without copies, where that was all
+    // [rank] what is kept besides what is there all the time, or the least.
+    std::map<OffloadMode, std::vector<double>> live;
+  };
+
+  // What is minimised, for a step of so many seconds.
+  double ScoreOf(const PlanGroup& group, double seconds) const {
+    return space_.request().objective == PlanObjective::kCost
+               ? seconds * group.nodes * space_.devices_per_node()
+               : seconds;
+  }
+
+  void MakeGroups();
+
+  // What a point must not exceed to be among the best, or to be confirmed.
+  double Threshold() const {
+    if (best_.size() < kExact) return std::numeric_limits<double>::infinity();
+    return std::max(*best_.rbegin(), widened_);
+  }
+
+  bool IsOut(double score) const {
+    return score * (1 - kBoundRounding) > Threshold();
+  }
+
+  // Until every group and point that is left is out.
+  void Explore();
+  // Points of groups whose own bounds do not keep them out.
+  enum class Which { kAll, kWithout, kWith };
+  void OpenGroups(double until);
+  void OpenWaiting(double until);
+  void Open(const std::vector<const OpenGroup*>& batch, Which which);
+  struct Opened {
+    OpenPoint open;
+    double bytes = 0;
+  };
+  std::vector<Opened> PointsOf(const OpenGroup& group, Which which);
+  // The score that a point may have at most, confirmations included.
+  double Most() const {
+    return options_.confirm ? std::max(Threshold(), first_ * kMostWidened)
+                            : Threshold();
+  }
+  void KeepOut(const PlanPoint& point, double bytes, double score);
+  void TryPoints(double until);
+  bool IsKnown(const OpenPoint& open);
+  int64_t OffloadIndex(const PlanPoint& point) const {
+    const std::vector<OffloadMode>& all = space_.offloads();
+    return std::find(all.begin(), all.end(), point.offload) - all.begin();
+  }
+  void Try(const OpenPoint& open, Tried* tried);
+  void TryWithoutCopies(const OpenPoint& open, Tried* tried);
+  void Take(const OpenPoint& open, Tried tried);
+  double Slack(const PlanGroup& group) const;
+  void Confirm();
+  void Close();
+
+  // On simgrid everything is slower; what fast finds within this of the best
+  // is looked at, at most.
+  static constexpr double kMostWidened = 1.02;
+  // So many of the best are those of the whole space.
+  static constexpr size_t kExact = 10;
+
+  PlanOutcome& outcome_;
+  PlanSpace& space_;
+  PlanBounds bounds_;
+  const PlanOptions& options_;
+  RunContext& context_;
+  std::vector<OpenGroup> groups_;
+  size_t next_group_ = 0;
+  // Groups whose points with copies wait until enough of those without say how
+  // fast a step must be.
+  std::deque<const OpenGroup*> waiting_;
+  std::priority_queue<OpenPoint> points_;
+  std::set<int64_t> fitting_;  // orders without offload that fit
+  // What orders keep with copies at least, by their group and mode.
+  std::map<std::pair<int64_t, OffloadMode>, std::vector<double>> planned_;
+  std::map<int64_t, double> without_;  // seconds of orders without copies
+  std::set<int64_t> failed_;
+  std::vector<PlanResult> results_;
+  double first_ = std::numeric_limits<double>::infinity();
+  std::multiset<double> best_;  // scores, kExact of them at most
+  double widened_ = 0;
+};
+
+}  // namespace pipewright

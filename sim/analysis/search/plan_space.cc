@@ -1,0 +1,451 @@
+#include "sim/analysis/search/plan_space.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "sim/base/names.h"
+#include "sim/base/status.h"
+#include "sim/config/config_fields.h"
+#include "sim/schedule/registry.h"
+
+namespace pipewright {
+namespace {
+
+constexpr int kMostChunks = 12;
+constexpr int kMostMicrobatchSize = 8;
+// A ring of context parallelism with fewer tokens a device waits for its
+// messages.
+constexpr int64_t kLeastContextTokens = 4096;
+
+// Few passes that stand for many: what a generator refuses depends on the
+// microbatches by what is left over, once there are several for each rank.
+int Reduced(int microbatches, int pp) {
+  const int period = 4 * pp;
+  return microbatches <= period ? microbatches : period + microbatches % period;
+}
+
+ScheduleParams SmallParams(int pp, int vpp, int microbatches) {
+  ScheduleParams params;
+  params.pp = pp;
+  params.vpp = vpp;
+  params.microbatches = microbatches;
+  return params;
+}
+
+bool SameOrders(const Schedule& one, const Schedule& other) {
+  for (int rank = 0; rank < one.pp(); ++rank) {
+    if (one.order(rank) != other.order(rank)) return false;
+  }
+  return true;
+}
+
+// Does the order change when costs come?
+bool IsPlanner(const std::string& name, int vpp) {
+  ScheduleParams params = SmallParams(4, vpp, 8);
+  const absl::StatusOr<Schedule> plain = BuildSchedule(name, params);
+  if (!plain.ok()) return false;
+  for (const double weight : {0.3, 3.0}) {
+    params.costs = {.forward = 1,
+                    .backward_input = 2 * weight,
+                    .backward_weight = weight,
+                    .hop = 0.1,
+                    .given = true};
+    const absl::StatusOr<Schedule> timed = BuildSchedule(name, params);
+    if (!timed.ok() || !SameOrders(*plain, *timed)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+const std::vector<PlanAxis>& PlanAxes() {
+  static const auto* axes = new std::vector<PlanAxis>{
+      {"nodes", "system.nodes",
+       "all; with objective cost also every power of two below"},
+      {"tp", "strategy.tp", "divisors of the devices of a node"},
+      {"cp", "strategy.cp",
+       "powers of two that leave 4096 tokens of a sample to each device"},
+      {"pp", "strategy.pp",
+       "divisors of the devices left by tp and cp, at most the layers"},
+      {"dp", "strategy.dp", "the devices that are left"},
+      {"ep", "strategy.ep",
+       "divisors of the experts and of dp * cp; 1 without experts"},
+      {"microbatch_size", "strategy.microbatch_size",
+       "powers of two up to 8 that divide the global batch over dp"},
+      {"microbatches", "strategy.microbatches",
+       "global batch / (dp * microbatch size)"},
+      {"schedule", "schedule.name",
+       "every registered one that flushes, cuts no sequence and follows a "
+       "rule; planners only where they are named"},
+      {"vpp", "strategy.vpp",
+       "1, or 2 to 12 where the schedule is about several chunks and pp is "
+       "above 1"},
+      {"layout", "", "even, and fewer layers at the ends (plan_layouts.h)"},
+      {"recompute", "strategy.recompute",
+       "none, norm-activation, full; selective with unfused attention"},
+      {"data_parallel", "strategy.data_parallel",
+       "ddp, zero1, zero2, fsdp where dp * cp is above 1"},
+      {"offload", "strategy.offload",
+       "none, selective, full; none without PCIe"},
+  };
+  return *axes;
+}
+
+bool PlanSpace::Allows(const std::string& axis,
+                       const std::string& value) const {
+  const auto found = request_.fixed.find(axis);
+  return found == request_.fixed.end() ||
+         std::find(found->second.begin(), found->second.end(), value) !=
+             found->second.end();
+}
+
+bool PlanSpace::Allows(const std::string& axis, int64_t value) const {
+  return Allows(axis, absl::StrCat(value));
+}
+
+// The fixed values, or those of the rule up to `most`.
+std::vector<int> PlanSpace::Values(
+    const std::string& axis, int64_t most,
+    const std::function<bool(int64_t)>& legal) const {
+  std::vector<int> values;
+  const auto found = request_.fixed.find(axis);
+  if (found == request_.fixed.end()) {
+    for (int64_t value = 1; value <= most; ++value) {
+      if (legal(value)) values.push_back(static_cast<int>(value));
+    }
+    return values;
+  }
+  for (const std::string& text : found->second) {
+    int value = 0;
+    if (absl::SimpleAtoi(text, &value) && value >= 1) values.push_back(value);
+  }
+  return values;
+}
+
+const ScheduleFacts& PlanSpace::Facts(int schedule, int pp, int vpp,
+                                      int microbatches) {
+  const int reduced = Reduced(microbatches, pp);
+  const auto [entry, is_new] =
+      facts_.try_emplace({schedule, pp, vpp, reduced}, ScheduleFacts());
+  if (!is_new) return entry->second;
+  ScheduleFacts& facts = entry->second;
+  ScheduleParams params = SmallParams(pp, vpp, reduced);
+  params.own = request_.base.schedule.params;
+  params.own.erase(PairParam().key);
+  params.slices = request_.base.strategy.slices.value_or(1);
+  if (model() != nullptr) {
+    params.sequence.tokens = probe_.prepared_model->training.sequence;
+  }
+  const absl::StatusOr<Schedule> built =
+      BuildSchedule(schedules_[schedule], params);
+  // Ours to find out later, with a message.
+  facts.legal = built.ok() || is_planner_[schedule];
+  if (!built.ok()) return facts;
+  facts.directions = built->directions;
+  facts.unit = built->unit;
+  if (built->backward != BackwardRule::kChain) return facts;
+  facts.flushes = built->update_every == 0;
+  facts.recomputes = built->Has(PassKind::kRecompute);
+  facts.full_backward =
+      !built->Has(PassKind::kBackwardInput) && !facts.recomputes;
+  for (int stage = 0; stage < built->stages(); ++stage) {
+    facts.rank_of_stage.push_back(built->placement.RankOf(stage));
+  }
+  return facts;
+}
+
+absl::Status PlanSpace::ChooseSchedules() {
+  const auto fixed = request_.fixed.find("schedule");
+  std::vector<const ScheduleInfo*> rows;
+  if (fixed == request_.fixed.end()) {
+    rows = AllSchedules();
+  } else {
+    for (const std::string& name : fixed->second) {
+      absl::StatusOr<ScheduleMatch> match = FindSchedule(name);
+      PW_RETURN_IF_ERROR(Prefix("--fix schedule", match.status()));
+      rows.push_back(match->info);
+    }
+  }
+  for (const ScheduleInfo* row : rows) {
+    const bool planner = IsPlanner(row->name, row->default_vpp);
+    if (fixed == request_.fixed.end()) {
+      const absl::StatusOr<Schedule> built =
+          BuildSchedule(row->name, SmallParams(4, row->default_vpp, 8));
+      if (!built.ok() || built->slices > 1 || built->update_every > 0 ||
+          built->backward != BackwardRule::kChain || row->slice_factor ||
+          row->name == "seq1f1b" || planner) {
+        continue;
+      }
+    }
+    schedules_.push_back(row->name);
+    is_planner_.push_back(planner);
+    default_vpp_.push_back(row->default_vpp);
+  }
+  return absl::OkStatus();
+}
+
+void PlanSpace::MakeLayouts(int pp, int vpp) {
+  auto [entry, is_new] = layouts_.try_emplace({pp, vpp});
+  if (!is_new) return;
+  std::vector<PlanLayout>& layouts = entry->second;
+  const StrategyChoice& given = request_.base.strategy;
+  if (model() == nullptr || !given.layers.empty() || given.layout ||
+      given.split) {
+    layouts.push_back({.name = "given", .given = true});
+    return;
+  }
+  const std::vector<PlanLayout> all = LayoutsOf(model()->layers, pp, vpp);
+  const auto fixed = request_.fixed.find("layout");
+  if (fixed == request_.fixed.end()) {
+    layouts = all;
+    return;
+  }
+  for (const std::string& name : fixed->second) {
+    bool known = name == "ends" || name == "even";
+    for (const PlanLayout& layout : all) {
+      known = known || layout.name == name;
+      if (layout.name == name || (name == "ends" && layout.name != "even")) {
+        layouts.push_back(layout);
+      }
+    }
+    if (known || name.rfind("ends", 0) == 0) continue;
+    const absl::StatusOr<PlanLayout> own = LayoutOfText(name);
+    if (own.ok()) layouts.push_back(*own);
+  }
+}
+
+const std::vector<PlanLayout>& PlanSpace::Layouts(int pp, int vpp) const {
+  return layouts_.at({pp, vpp});
+}
+
+TrainingSpec PlanSpace::TrainingOf(const PlanGroup& group) const {
+  TrainingSpec training;
+  if (probe_.prepared_model) training = probe_.prepared_model->training;
+  training.tp = group.tp;
+  training.cp = group.cp;
+  training.ep = group.ep;
+  training.dp = group.dp;
+  const StrategyChoice& given = request_.base.strategy;
+  training.sequence_parallel = SequenceParallelOf(
+      given, group.tp, model() != nullptr && model()->has_experts());
+  if (training.sharded.shard_group > 0 && !given.shard_group) {
+    training.sharded.shard_group = group.dp;
+  }
+  training.microbatch_size = group.microbatch_size;
+  if (given.expert_load) {
+    training.execution.expert_load = *given.expert_load;
+  }
+  // The probe has one microbatch, beside which nothing else runs.
+  const bool alternates = group.microbatches > 1;
+  training.execution.overlap_experts =
+      alternates && given.overlap_experts.value_or(false);
+  training.execution.braided_tensor =
+      alternates && given.braided_tensor.value_or(false);
+  training.recompute = group.recompute;
+  training.recompute_chunks.clear();
+  training.zero = 0;
+  return training;
+}
+
+int PlanSpace::NumShardings(const PlanGroup& group, int directions) const {
+  if (group.dp * group.cp * directions == 1) return 1;
+  if (directions == 1) return static_cast<int>(shardings_.size());
+  // Lower takes no sharded optimizer where a pipeline holds a stage twice.
+  return 1;
+}
+
+std::vector<PlanPoint> PlanSpace::PointsOf(const PlanGroup& group) const {
+  std::vector<PlanPoint> points;
+  for (int sharding = 0; sharding < group.num_shardings; ++sharding) {
+    for (const OffloadMode offload : offloads_) {
+      PlanPoint point = {.group = group, .offload = offload};
+      const bool alone = group.dp * group.cp == 1;
+      if (group.num_shardings > 1 || !alone) {
+        point.data_parallel = shardings_[sharding];
+      }
+      // What CheckFramework refuses.
+      if (request_.base.strategy.framework == Framework::kDeepSpeed &&
+          group.pp > 1 && TraitsOf(point.data_parallel).shards_gradients) {
+        continue;
+      }
+      points.push_back(point);
+    }
+  }
+  return points;
+}
+
+void PlanSpace::AddGroups(const PlanGroup& degrees,
+                          std::vector<PlanGroup>* groups) {
+  const int64_t batch = request_.global_batch / degrees.dp;
+  const auto sizes =
+      Values("microbatch_size", kMostMicrobatchSize,
+             [](int64_t size) { return (size & (size - 1)) == 0; });
+  for (const int size : sizes) {
+    if (batch % size != 0) continue;
+    PlanGroup group = degrees;
+    group.microbatch_size = size;
+    group.microbatches = static_cast<int>(batch / size);
+    if (!Allows("microbatches", group.microbatches)) continue;
+    if (model() != nullptr &&
+        !CheckTraining(*model(), TrainingOf(group), 1).ok()) {
+      continue;
+    }
+    for (size_t index = 0; index < schedules_.size(); ++index) {
+      group.schedule = static_cast<int16_t>(index);
+      for (const int vpp : ChunksOf(group.schedule)) {
+        if (group.pp == 1 && vpp > 1) continue;
+        if (model() != nullptr &&
+            int64_t{group.pp} * vpp > model()->layers + 2) {
+          continue;
+        }
+        group.vpp = static_cast<int16_t>(vpp);
+        const ScheduleFacts& facts =
+            Facts(group.schedule, group.pp, vpp, group.microbatches);
+        if (!facts.legal) continue;
+        group.num_shardings =
+            static_cast<uint8_t>(NumShardings(group, facts.directions));
+        MakeLayouts(group.pp, vpp);
+        const size_t layouts = Layouts(group.pp, vpp).size();
+        for (size_t layout = 0; layout < layouts; ++layout) {
+          group.layout = static_cast<int16_t>(layout);
+          for (const Recompute recompute : recomputes_) {
+            group.recompute = recompute;
+            groups->push_back(group);
+          }
+        }
+      }
+    }
+  }
+}
+
+std::vector<int> PlanSpace::ChunksOf(int schedule) const {
+  const int usual = default_vpp_[schedule];
+  return Values("vpp", usual == 1 ? 1 : kMostChunks,
+                [&](int64_t vpp) { return usual == 1 ? vpp == 1 : vpp >= 2; });
+}
+
+std::vector<PlanGroup> PlanSpace::Groups() {
+  std::vector<PlanGroup> groups;
+  const int64_t tokens =
+      model() == nullptr ? 0 : probe_.prepared_model->training.sequence;
+  const auto nodes = Values("nodes", nodes_, [&](int64_t value) {
+    return value == nodes_ || (request_.objective == PlanObjective::kCost &&
+                               (value & (value - 1)) == 0);
+  });
+  for (const int used : nodes) {
+    const int devices = used * devices_per_node_;
+    const auto tps = Values("tp", devices_per_node_, [&](int64_t tp) {
+      return devices_per_node_ % tp == 0;
+    });
+    const auto cps = Values("cp", devices, [&](int64_t cp) {
+      return (cp & (cp - 1)) == 0 &&
+             (cp == 1 || tokens / cp >= kLeastContextTokens);
+    });
+    for (const int tp : tps) {
+      for (const int cp : cps) {
+        if (devices % (int64_t{tp} * cp) != 0) continue;
+        const int left = devices / (tp * cp);
+        const int64_t layers = model() == nullptr ? left : model()->layers;
+        for (const int pp : Values("pp", std::min<int64_t>(left, layers),
+                                   [](int64_t) { return true; })) {
+          if (left % pp != 0) continue;
+          const int dp = left / pp;
+          if (!Allows("dp", dp) || request_.global_batch % dp != 0) continue;
+          const int64_t experts = model() == nullptr ? 0 : model()->experts;
+          // Experts go across tp where they are split over less of it.
+          const int etp = request_.base.strategy.etp.value_or(tp);
+          const int64_t shards =
+              int64_t{dp} * cp * (tp % etp == 0 ? tp / etp : 1);
+          const auto eps =
+              Values("ep", std::max<int64_t>(experts, 1), [&](int64_t ep) {
+                return ep == 1 || (experts % ep == 0 && shards % ep == 0);
+              });
+          for (const int ep : eps) {
+            if (shards % ep != 0) continue;
+            AddGroups({.nodes = used,
+                       .dp = dp,
+                       .tp = static_cast<int16_t>(tp),
+                       .cp = static_cast<int16_t>(cp),
+                       .ep = static_cast<int16_t>(ep),
+                       .pp = static_cast<int16_t>(pp)},
+                      &groups);
+          }
+        }
+      }
+    }
+  }
+  return groups;
+}
+
+RunConfig PlanSpace::ConfigOf(const PlanPoint& point) const {
+  const PlanGroup& group = point.group;
+  RunConfig config = request_.base;
+  StrategyChoice& strategy = config.strategy;
+  strategy.tp = group.tp;
+  strategy.cp = group.cp;
+  if (model() != nullptr && model()->has_experts()) strategy.ep = group.ep;
+  strategy.pp = group.pp;
+  strategy.dp = group.dp;
+  strategy.vpp = group.vpp;
+  strategy.microbatches = group.microbatches;
+  strategy.microbatch_size = group.microbatch_size;
+  if (model() != nullptr) strategy.recompute = group.recompute;
+  strategy.zero.reset();
+  strategy.data_parallel.reset();
+  if (point.data_parallel != DataParallel::kNone) {
+    strategy.data_parallel = point.data_parallel;
+  }
+  if (model() != nullptr) strategy.offload = point.offload;
+  config.schedule.name = schedules_[group.schedule];
+  if (NamesSystem(config.system)) config.system.nodes = group.nodes;
+  const PlanLayout& layout = Layouts(group.pp, group.vpp)[group.layout];
+  if (!layout.counts.empty()) strategy.layers = layout.counts;
+  if (!layout.text.empty()) strategy.layout = layout.text;
+  return config;
+}
+
+RunConfig PlanSpace::CandidateOf(const PlanPoint& point) const {
+  RunConfig config = ConfigOf(point);
+  config.defaulted = GivenPaths(config);
+  return config;
+}
+
+std::string PlanSpace::NameOf(const PlanPoint& point) const {
+  const PlanGroup& group = point.group;
+  std::vector<std::string> parts;
+  const auto add = [&](const char* name, int value, int silent) {
+    if (value != silent) parts.push_back(absl::StrCat(name, " ", value));
+  };
+  parts.push_back(schedules_[group.schedule]);
+  parts.push_back(absl::StrCat("tp ", group.tp));
+  add("cp", group.cp, 1);
+  parts.push_back(absl::StrCat("pp ", group.pp));
+  add("vpp", group.vpp, 1);
+  parts.push_back(absl::StrCat("dp ", group.dp));
+  add("ep", group.ep, 1);
+  parts.push_back(absl::StrCat(group.microbatches, " microbatches of ",
+                               group.microbatch_size));
+  const PlanLayout& layout = Layouts(group.pp, group.vpp)[group.layout];
+  parts.push_back(absl::StrCat("layout ", layout.name));
+  if (group.recompute != Recompute::kNone) {
+    parts.push_back(absl::StrCat(
+        "recompute ", ChoiceName(RecomputeChoices(), group.recompute)));
+  }
+  if (point.data_parallel != DataParallel::kNone) {
+    parts.push_back(TraitsOf(point.data_parallel).name);
+  }
+  if (point.offload != OffloadMode::kNone) {
+    parts.push_back(
+        absl::StrCat("offload ", ChoiceName(OffloadChoices(), point.offload)));
+  }
+  if (request_.objective == PlanObjective::kCost) {
+    parts.push_back(absl::StrCat(group.nodes, " nodes"));
+  }
+  return absl::StrJoin(parts, ", ");
+}
+
+}  // namespace pipewright

@@ -1,0 +1,150 @@
+// What a plan may choose: every legal combination of degrees of parallelism,
+// schedule, chunks, layout, microbatch size, recomputation, sharding and
+// offload, at one global batch. docs/plan.md has the rules. No times here.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "sim/analysis/search/plan_layouts.h"
+#include "sim/config/prepare.h"
+#include "sim/config/run_config.h"
+#include "sim/config/run_context.h"
+#include "sim/schedule/schedule.h"
+
+namespace pipewright {
+
+enum class PlanObjective { kTokensPerSecond, kCost };
+
+struct PlanRequest {
+  // What the plan does not choose. An axis that it sets is fixed.
+  RunConfig base;
+  int64_t global_batch = 0;  // samples
+  PlanObjective objective = PlanObjective::kTokensPerSecond;
+  // Axis -> values that are allowed; see PlanAxes.
+  std::map<std::string, std::vector<std::string>> fixed;
+};
+
+// Names that --fix takes, with what each means.
+struct PlanAxis {
+  const char* name;
+  const char* path;  // path in the configuration; "" for the layout
+  const char* rule;
+};
+const std::vector<PlanAxis>& PlanAxes();
+
+// Points that differ in sharding and offload alone.
+struct PlanGroup {
+  int32_t nodes = 1;
+  int32_t dp = 1;
+  int32_t microbatches = 1;
+  int32_t microbatch_size = 1;
+  int16_t tp = 1;
+  int16_t cp = 1;
+  int16_t ep = 1;
+  int16_t pp = 1;
+  int16_t vpp = 1;
+  int16_t schedule = 0;  // index of PlanSpace::schedules()
+  int16_t layout = 0;    // index of PlanSpace::Layouts(pp, vpp)
+  Recompute recompute = Recompute::kNone;
+  // Number of PlanSpace::shardings that its points have.
+  uint8_t num_shardings = 1;
+  friend bool operator==(const PlanGroup&, const PlanGroup&) = default;
+};
+
+struct PlanPoint {
+  PlanGroup group;
+  DataParallel data_parallel = DataParallel::kNone;
+  OffloadMode offload = OffloadMode::kNone;
+};
+
+// What a schedule is at one size.
+struct ScheduleFacts {
+  bool legal = false;
+  int directions = 1;
+  int unit = 0;
+  bool full_backward = false;  // no pass is split: the last one ends a chain
+  bool flushes = true;         // between steps
+  bool recomputes = false;     // in passes of its own
+  // Empty where backwards do not follow each other from the last stage on.
+  std::vector<int> rank_of_stage;
+};
+
+class PlanSpace {
+ public:
+  // `context` must live as long as this. Errors: those of Prepare for the
+  // request without its axes; an axis or a value that is unknown; a global
+  // batch, model or system that is missing.
+  static absl::StatusOr<std::unique_ptr<PlanSpace>> Make(PlanRequest request,
+                                                         RunContext* context);
+
+  const PlanRequest& request() const { return request_; }
+  // The smallest run: what all points share.
+  const PreparedRun& probe() const { return probe_; }
+  const ModelSpec* model() const {
+    return probe_.prepared_model ? &probe_.prepared_model->spec : nullptr;
+  }
+  int devices_per_node() const { return devices_per_node_; }
+  const std::vector<std::string>& schedules() const { return schedules_; }
+  // Does its order depend on the costs? Then no order stands for all costs.
+  bool is_planner(int schedule) const { return is_planner_[schedule]; }
+  const std::vector<OffloadMode>& offloads() const { return offloads_; }
+
+  // All groups, in a fixed order.
+  std::vector<PlanGroup> Groups();
+  // The points of a group, none-offloaded ones of a sharding first.
+  std::vector<PlanPoint> PointsOf(const PlanGroup& group) const;
+  int64_t NumPoints(const PlanGroup& group) const {
+    return int64_t{group.num_shardings} *
+           static_cast<int64_t>(offloads_.size());
+  }
+
+  const std::vector<PlanLayout>& Layouts(int pp, int vpp) const;
+  const ScheduleFacts& Facts(int schedule, int pp, int vpp, int microbatches);
+  TrainingSpec TrainingOf(const PlanGroup& group) const;
+  RunConfig ConfigOf(const PlanPoint& point) const;
+  // The same of one among many, which is not told what has no effect there:
+  // that takes as long as the run.
+  RunConfig CandidateOf(const PlanPoint& point) const;
+  // "tp 8, pp 4, dp 16, interleaved-1f1b, vpp 5, ...".
+  std::string NameOf(const PlanPoint& point) const;
+
+ private:
+  PlanSpace() = default;
+  absl::Status Fill(RunContext* context);
+  absl::Status ChooseSchedules();
+  bool Allows(const std::string& axis, const std::string& value) const;
+  bool Allows(const std::string& axis, int64_t value) const;
+  bool IsFixed(const std::string& axis) const {
+    return request_.fixed.count(axis) > 0;
+  }
+  std::vector<int> Values(const std::string& axis, int64_t most,
+                          const std::function<bool(int64_t)>& legal) const;
+  std::vector<int> ChunksOf(int schedule) const;
+  int NumShardings(const PlanGroup& group, int directions) const;
+  void MakeLayouts(int pp, int vpp);
+  void AddGroups(const PlanGroup& degrees, std::vector<PlanGroup>* groups);
+
+  PlanRequest request_;
+  PreparedRun probe_;
+  int devices_per_node_ = 1;
+  int nodes_ = 1;
+  std::vector<std::string> schedules_;
+  std::vector<bool> is_planner_;
+  std::vector<int> default_vpp_;
+  std::vector<DataParallel> shardings_;
+  std::vector<OffloadMode> offloads_;
+  std::vector<Recompute> recomputes_;
+  std::map<std::pair<int, int>, std::vector<PlanLayout>> layouts_;
+  std::map<std::tuple<int, int, int, int>, ScheduleFacts> facts_;
+};
+
+}  // namespace pipewright

@@ -1,0 +1,229 @@
+// What a request fixes, and the smallest run of it.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "sim/analysis/search/plan_space.h"
+#include "sim/base/names.h"
+#include "sim/base/status.h"
+#include "sim/config/config_fields.h"
+
+namespace pipewright {
+namespace {
+
+std::vector<std::string> AxisNames() {
+  std::vector<std::string> names;
+  for (const PlanAxis& axis : PlanAxes()) names.push_back(axis.name);
+  return names;
+}
+
+absl::Status CheckAxes(const PlanRequest& request) {
+  const std::vector<std::string> names = AxisNames();
+  for (const auto& [axis, values] : request.fixed) {
+    if (std::find(names.begin(), names.end(), axis) == names.end()) {
+      return Prefix("--fix", UnknownName("axis", axis, names));
+    }
+  }
+  return absl::OkStatus();
+}
+
+template <typename Value>
+void TakeAxis(const char* axis, std::optional<Value>* given,
+              PlanRequest* request) {
+  if (!*given) return;
+  request->fixed.try_emplace(axis,
+                             std::vector<std::string>{absl::StrCat(**given)});
+  given->reset();
+}
+
+template <typename Value>
+void TakeChoice(const char* axis, const std::vector<ChoiceRow>& rows,
+                std::optional<Value>* given, PlanRequest* request) {
+  if (!*given) return;
+  request->fixed.try_emplace(
+      axis, std::vector<std::string>{ChoiceName(rows, **given)});
+  given->reset();
+}
+
+// Fields that are axes become fixed ones.
+void TakeGivenAxes(PlanRequest* request) {
+  StrategyChoice& strategy = request->base.strategy;
+  TakeAxis("tp", &strategy.tp, request);
+  TakeAxis("cp", &strategy.cp, request);
+  TakeAxis("ep", &strategy.ep, request);
+  TakeAxis("pp", &strategy.pp, request);
+  TakeAxis("dp", &strategy.dp, request);
+  TakeAxis("vpp", &strategy.vpp, request);
+  TakeAxis("microbatch_size", &strategy.microbatch_size, request);
+  TakeAxis("microbatches", &strategy.microbatches, request);
+  TakeAxis("schedule", &request->base.schedule.name, request);
+  TakeChoice("recompute", RecomputeChoices(), &strategy.recompute, request);
+  TakeChoice("offload", OffloadChoices(), &strategy.offload, request);
+  // Odc, which has the same stage as fsdp, is asked for by name.
+  if (strategy.zero) strategy.data_parallel = DataParallelOf(strategy);
+  strategy.zero.reset();
+  TakeChoice("data_parallel", DataParallelChoices(), &strategy.data_parallel,
+             request);
+}
+
+// Values of an axis that are names.
+template <typename Enum>
+absl::StatusOr<std::vector<Enum>> ChoicesOf(const PlanRequest& request,
+                                            const char* axis,
+                                            const std::vector<ChoiceRow>& rows,
+                                            const std::vector<Enum>& usual) {
+  const auto found = request.fixed.find(axis);
+  if (found == request.fixed.end()) return usual;
+  std::vector<Enum> values;
+  std::vector<std::string> names;
+  for (const ChoiceRow& row : rows) {
+    if (row.available) names.push_back(row.name);
+  }
+  for (const std::string& text : found->second) {
+    const auto row =
+        std::find_if(rows.begin(), rows.end(), [&](const ChoiceRow& each) {
+          return each.available && text == each.name;
+        });
+    if (row == rows.end()) {
+      return Prefix(absl::StrCat("--fix ", axis),
+                    UnknownName("value", text, names));
+    }
+    values.push_back(static_cast<Enum>(row->value));
+  }
+  return values;
+}
+
+bool HasGivenTimes(const CostChoice& costs) {
+  return costs.forward_s || costs.backward_s || costs.backward_input_s ||
+         costs.backward_weight_s || !costs.stage_forward_s.empty() ||
+         !costs.stage_backward_s.empty();
+}
+
+// Given times hold for one split of the model; what changes them is not
+// searched.
+absl::Status CheckGivenTimes(PlanRequest* request) {
+  if (!HasGivenTimes(request->base.costs)) return absl::OkStatus();
+  if (request->fixed.count("pp") == 0) {
+    return MissingValue(
+        "strategy.pp",
+        "given with pass times (--pp N, or --fix pp=N): they are those of one "
+        "number of ranks");
+  }
+  for (const char* axis : {"tp", "cp", "ep", "microbatch_size"}) {
+    request->fixed.try_emplace(axis, std::vector<std::string>{"1"});
+  }
+  request->fixed.try_emplace("recompute", std::vector<std::string>{"none"});
+  if (request->base.strategy.layers.empty()) {
+    request->fixed.try_emplace("layout", std::vector<std::string>{"even"});
+  }
+  return absl::OkStatus();
+}
+
+RunConfig ProbeOf(const PlanRequest& request) {
+  RunConfig config = request.base;
+  config.strategy.pp = 1;
+  config.strategy.vpp = 1;
+  // It divides every tp there is.
+  config.strategy.tp = config.strategy.etp;
+  // One device alone has all experts.
+  config.strategy.expert_load.reset();
+  config.strategy.microbatches = 1;
+  config.strategy.layers.clear();
+  config.strategy.layout.reset();
+  config.strategy.split.reset();
+  config.strategy.recompute_chunks.clear();
+  config.strategy.offload = OffloadMode::kNone;
+  config.strategy.offload_chunks.clear();
+  config.strategy.offload_fraction.reset();
+  config.schedule.name = "1f1b";
+  config.schedule.params.clear();
+  config.system.nodes.reset();
+  config.strategy.mapping.clear();
+  config.costs.stage_forward_s.clear();
+  config.costs.stage_backward_s.clear();
+  config.costs.stage_backward_input_s.clear();
+  config.costs.stage_backward_weight_s.clear();
+  config.costs.microbatch_factor.clear();
+  config.costs.slice_factor.clear();
+  config.strategy.slices.reset();
+  config.strategy.max_activations.reset();
+  config.strategy.optimizer_placement.reset();
+  config.strategy.optimizer_stride.reset();
+  return config;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<PlanSpace>> PlanSpace::Make(
+    PlanRequest request, RunContext* context) {
+  if (request.base.schedule.file) {
+    return BadValue(request.base.Field("schedule.file"),
+                    *request.base.schedule.file,
+                    "none: a plan chooses among the registered schedules");
+  }
+  PW_RETURN_IF_ERROR(CheckAxes(request));
+  TakeGivenAxes(&request);
+  PW_RETURN_IF_ERROR(CheckGivenTimes(&request));
+  if (request.global_batch < 1) {
+    return MissingValue("--global-batch", "samples of a step, from 1 on");
+  }
+  request.base.engine = "fast";
+  request.base.costs.jitter.reset();
+  auto space = std::unique_ptr<PlanSpace>(new PlanSpace());
+  space->request_ = std::move(request);
+  PW_RETURN_IF_ERROR(space->Fill(context));
+  return space;
+}
+
+absl::Status PlanSpace::Fill(RunContext* context) {
+  PW_ASSIGN_OR_RETURN(probe_, Prepare(ProbeOf(request_), context));
+  const ShapeParams* const shape = probe_.network.system_shape();
+  if (shape != nullptr) {
+    devices_per_node_ = std::max(shape->devices_per_node, 1);
+    nodes_ = request_.base.system.nodes.value_or(1);
+  } else if (request_.fixed.count("dp") == 0 &&
+             request_.fixed.count("nodes") == 0) {
+    // Without a system a device is a node.
+    return MissingValue("system.preset",
+                        "a system (--system NAME --nodes N); without one, "
+                        "the devices: --fix nodes=N, one device each");
+  } else if (request_.fixed.count("nodes") == 0) {
+    return MissingValue("--fix nodes",
+                        "the number of devices without a "
+                        "system (--fix nodes=N)");
+  }
+  PW_RETURN_IF_ERROR(ChooseSchedules());
+  const bool flash =
+      !probe_.prepared_model || probe_.prepared_model->training.flash_attention;
+  std::vector<Recompute> recomputes = {Recompute::kNone};
+  if (model() != nullptr) {
+    if (!flash) recomputes.push_back(Recompute::kSelective);
+    recomputes.push_back(Recompute::kNormActivation);
+    recomputes.push_back(Recompute::kFull);
+  }
+  PW_ASSIGN_OR_RETURN(recomputes_, ChoicesOf(request_, "recompute",
+                                             RecomputeChoices(), recomputes));
+  PW_ASSIGN_OR_RETURN(
+      shardings_,
+      ChoicesOf<DataParallel>(request_, "data_parallel", DataParallelChoices(),
+                              {DataParallel::kDdp, DataParallel::kZero1,
+                               DataParallel::kZero2, DataParallel::kFsdp}));
+  const bool copies = shape != nullptr && shape->has_pcie() && model();
+  std::vector<OffloadMode> offloads = {OffloadMode::kNone};
+  if (copies) {
+    offloads.push_back(OffloadMode::kSelective);
+    offloads.push_back(OffloadMode::kFull);
+  }
+  PW_ASSIGN_OR_RETURN(
+      offloads_, ChoicesOf(request_, "offload", OffloadChoices(), offloads));
+  const auto layout = request_.fixed.find("layout");
+  if (layout != request_.fixed.end()) {
+    for (const std::string& name : layout->second) {
+      if (name == "even" || name.rfind("ends", 0) == 0) continue;
+      PW_RETURN_IF_ERROR(LayoutOfText(name).status());
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace pipewright

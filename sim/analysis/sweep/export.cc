@@ -1,0 +1,155 @@
+#include "sim/analysis/sweep/export.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "sim/base/file.h"
+#include "sim/base/json.h"
+#include "sim/base/status.h"
+
+namespace pipewright {
+namespace {
+
+constexpr const char* kHeadlines[] = {"iteration_s",
+                                      "tokens_per_s",
+                                      "mfu",
+                                      "peak_memory_bytes.max",
+                                      "bubble_fraction.global",
+                                      "bubble_fraction.per_rank",
+                                      "fits"};
+
+// A file that appears under its name when all of it is there.
+class RowFile {
+ public:
+  explicit RowFile(std::string path)
+      : path_(std::move(path)),
+        in_place_(IsDescriptor(path_)),
+        temporary_(in_place_ ? path_ : absl::StrCat(path_, ".part")),
+        file_(std::fopen(temporary_.c_str(), "w")) {}
+  ~RowFile() {
+    if (file_ == nullptr) return;
+    std::fclose(file_);
+    if (!in_place_) std::remove(temporary_.c_str());
+  }
+  RowFile(const RowFile&) = delete;
+
+  absl::Status Add(absl::string_view line) {
+    if (file_ != nullptr &&
+        std::fwrite(line.data(), 1, line.size(), file_) == line.size()) {
+      return absl::OkStatus();
+    }
+    return Error();
+  }
+  absl::Status Finish() {
+    std::FILE* const file = file_;
+    file_ = nullptr;
+    if (std::fclose(file) != 0) return Error();
+    if (!in_place_ && std::rename(temporary_.c_str(), path_.c_str()) != 0) {
+      return Error();
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status Error() const {
+    const int code = errno;
+    if (!in_place_) std::remove(temporary_.c_str());
+    return absl::InternalError(
+        absl::StrCat(path_, ": cannot be written: ", std::strerror(code)));
+  }
+
+  const std::string path_;
+  const bool in_place_;
+  const std::string temporary_;
+  std::FILE* file_;
+};
+
+std::string CsvField(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  return absl::StrCat("\"", absl::StrReplaceAll(text, {{"\"", "\"\""}}), "\"");
+}
+
+std::string CsvLine(const std::vector<std::string>& fields) {
+  std::string line;
+  for (size_t index = 0; index < fields.size(); ++index) {
+    absl::StrAppend(&line, index > 0 ? "," : "", CsvField(fields[index]));
+  }
+  return line + "\n";
+}
+
+absl::StatusOr<std::vector<std::string>> CsvColumns(
+    const SweepReader& reader, const std::vector<std::string>& asked) {
+  if (!asked.empty()) return asked;
+  PW_ASSIGN_OR_RETURN(const std::vector<std::string> all, reader.Columns());
+  PW_ASSIGN_OR_RETURN(const std::vector<std::string> axes, reader.Axes());
+  std::vector<std::string> columns = {"hash", "status", "exit"};
+  columns.insert(columns.end(), axes.begin(), axes.end());
+  for (const char* headline : kHeadlines) {
+    if (std::find(all.begin(), all.end(), headline) != all.end()) {
+      columns.push_back(headline);
+    }
+  }
+  columns.push_back("reason");
+  return columns;
+}
+
+Json JsonOfCell(const SweepCell& cell) {
+  if (cell.kind == SweepCell::Kind::kNumber) return cell.number;
+  if (cell.kind == SweepCell::Kind::kText) return cell.text;
+  return nullptr;
+}
+
+}  // namespace
+
+absl::Status ExportCsv(const SweepReader& reader, const SweepExport& out) {
+  PW_ASSIGN_OR_RETURN(const std::vector<std::string> columns,
+                      CsvColumns(reader, out.columns));
+  RowFile file(out.path);
+  PW_RETURN_IF_ERROR(file.Add(CsvLine(columns)));
+  PW_RETURN_IF_ERROR(
+      reader.Visit(columns, out.all_versions, [&](const SweepRow& row) {
+        std::vector<std::string> fields;
+        for (const SweepCell& cell : row.cells) {
+          fields.push_back(ToString(cell));
+        }
+        return file.Add(CsvLine(fields));
+      }));
+  return file.Finish();
+}
+
+absl::Status ExportJsonLines(const SweepReader& reader,
+                             const SweepExport& out) {
+  RowFile file(out.path);
+  PW_RETURN_IF_ERROR(file.Add(""));
+  PW_RETURN_IF_ERROR(
+      reader.Visit(out.columns, out.all_versions, [&](const SweepRow& row) {
+        Json line = {{"hash", row.hash},
+                     {"current", row.current},
+                     {"model_version", row.model_version},
+                     {"status", row.status},
+                     {"exit", row.exit},
+                     {"reason", row.reason.empty() ? Json() : Json(row.reason)},
+                     {"engine", row.engine},
+                     {"axes", Json::object()}};
+        for (const auto& [name, cell] : row.axes) {
+          line["axes"][name] = JsonOfCell(cell);
+        }
+        if (out.columns.empty()) {
+          line["report"] = row.report();
+        } else {
+          for (size_t index = 0; index < out.columns.size(); ++index) {
+            line["columns"][out.columns[index]] = JsonOfCell(row.cells[index]);
+          }
+        }
+        return file.Add(absl::StrCat(line.dump(), "\n"));
+      }));
+  return file.Finish();
+}
+
+}  // namespace pipewright

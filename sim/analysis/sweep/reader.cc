@@ -1,0 +1,241 @@
+#include "sim/analysis/sweep/reader.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "sim/analysis/sweep/leaves.h"
+#include "sim/analysis/sweep/points.h"
+#include "sim/analysis/sweep/store.h"
+#include "sim/base/json.h"
+#include "sim/base/names.h"
+#include "sim/base/status.h"
+
+namespace pipewright {
+namespace {
+
+constexpr char kSelect[] =
+    "SELECT hash, model_version, status, exit, reason, engine, seed, axes, "
+    "shape, leaves, sweep FROM point";
+
+constexpr const char* kRowColumns[] = {
+    "hash", "status", "exit", "reason", "engine", "seed", "model_version"};
+
+SweepCell CellOfJson(const Json& value) {
+  if (value.is_number()) return SweepCell::Number(value.get<double>());
+  if (value.is_string()) return SweepCell::Text(value.get<std::string>());
+  return {};
+}
+
+SweepCell CellOfRow(const SweepRow& row, const std::string& column,
+                    const Statement& from) {
+  if (column == "hash") return SweepCell::Text(row.hash);
+  if (column == "status") return SweepCell::Text(row.status);
+  if (column == "exit") return SweepCell::Number(row.exit);
+  if (column == "engine") return SweepCell::Text(row.engine);
+  if (column == "model_version") return SweepCell::Number(row.model_version);
+  if (column == "reason") {
+    return row.reason.empty() ? SweepCell() : SweepCell::Text(row.reason);
+  }
+  return from.IsNull(6)
+             ? SweepCell()
+             : SweepCell::Number(static_cast<double>(from.Integer(6)));
+}
+
+bool IsRowColumn(const std::string& column) {
+  return std::find(std::begin(kRowColumns), std::end(kRowColumns), column) !=
+         std::end(kRowColumns);
+}
+
+}  // namespace
+
+bool SweepReader::HasFile(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 &&
+         (!S_ISREG(info.st_mode) || info.st_size > 0);
+}
+
+absl::StatusOr<std::unique_ptr<SweepReader>> SweepReader::Open(
+    const std::string& path) {
+  PW_ASSIGN_OR_RETURN(std::unique_ptr<Database> database,
+                      Database::Open(path, Database::Mode::kRead));
+  PW_RETURN_IF_ERROR(CheckSweepFile(database.get()));
+  std::unique_ptr<SweepReader> reader(new SweepReader(std::move(database)));
+  PW_RETURN_IF_ERROR(reader->ReadShapes());
+  PW_RETURN_IF_ERROR(reader->ReadBases());
+  return reader;
+}
+
+std::vector<std::string> SweepReader::RowColumns() {
+  return {std::begin(kRowColumns), std::end(kRowColumns)};
+}
+
+absl::Status SweepReader::ReadShapes() {
+  PW_ASSIGN_OR_RETURN(const auto select,
+                      database_->Prepare("SELECT id, tree FROM shape"));
+  while (true) {
+    PW_ASSIGN_OR_RETURN(const bool found, select->Step());
+    if (!found) return absl::OkStatus();
+    shapes_[select->Integer(0)] = ParseJson(select->Text(1)).value_or(Json());
+  }
+}
+
+absl::Status SweepReader::ReadBases() {
+  PW_ASSIGN_OR_RETURN(
+      const auto select,
+      database_->Prepare("SELECT id, base FROM sweep ORDER BY id"));
+  while (true) {
+    PW_ASSIGN_OR_RETURN(const bool found, select->Step());
+    if (!found) return absl::OkStatus();
+    std::string base(select->Text(1));
+    const auto known = std::find(bases_.begin(), bases_.end(), base);
+    base_of_sweep_[select->Integer(0)] =
+        static_cast<int>(known - bases_.begin());
+    if (known == bases_.end()) bases_.push_back(std::move(base));
+  }
+}
+
+absl::StatusOr<std::set<int>> SweepReader::BasesInUse() const {
+  PW_ASSIGN_OR_RETURN(
+      const auto select,
+      database_->Prepare(
+          "SELECT DISTINCT sweep FROM point WHERE model_version = ?"));
+  select->BindInteger(0, kModelVersion);
+  std::set<int> used;
+  while (true) {
+    PW_ASSIGN_OR_RETURN(const bool found, select->Step());
+    if (!found) return used;
+    const auto base = base_of_sweep_.find(select->Integer(0));
+    if (base != base_of_sweep_.end()) used.insert(base->second);
+  }
+}
+
+absl::StatusOr<std::vector<std::string>> SweepReader::Axes() const {
+  PW_ASSIGN_OR_RETURN(
+      const auto select,
+      database_->Prepare("SELECT k.key FROM point p, json_each(p.axes) k GROUP "
+                         "BY k.key ORDER BY min(p.model_version <> ?), "
+                         "min(k.id), min(p.id)"));
+  select->BindInteger(0, kModelVersion);
+  std::vector<std::string> names;
+  while (true) {
+    PW_ASSIGN_OR_RETURN(const bool found, select->Step());
+    if (!found) return names;
+    names.emplace_back(select->Text(0));
+  }
+}
+
+absl::StatusOr<std::vector<std::string>> SweepReader::Columns() const {
+  PW_ASSIGN_OR_RETURN(std::vector<std::string> columns, Axes());
+  std::set<std::string> seen(columns.begin(), columns.end());
+  for (const auto& [id, shape] : shapes_) {
+    for (std::string& column : ColumnsOfShape(shape)) {
+      if (seen.insert(column).second) columns.push_back(std::move(column));
+    }
+  }
+  return columns;
+}
+
+absl::Status SweepReader::Visit(
+    const std::vector<std::string>& columns, bool all_versions,
+    const std::function<absl::Status(const SweepRow&)>& visit) const {
+  PW_ASSIGN_OR_RETURN(const std::vector<std::string> axes, Axes());
+  // [shape][column]
+  std::map<int64_t, std::vector<ColumnOfShape>> places;
+  for (const auto& [id, shape] : shapes_) {
+    for (const std::string& column : columns) {
+      places[id].push_back(FindColumn(shape, column));
+    }
+  }
+  for (size_t index = 0; index < columns.size(); ++index) {
+    const bool known =
+        IsRowColumn(columns[index]) ||
+        std::find(axes.begin(), axes.end(), columns[index]) != axes.end() ||
+        std::any_of(places.begin(), places.end(), [index](const auto& of) {
+          return !of.second[index].leaves.empty();
+        });
+    if (known) continue;
+    PW_ASSIGN_OR_RETURN(std::vector<std::string> all, Columns());
+    return UnknownName("column", columns[index], all);
+  }
+  PW_ASSIGN_OR_RETURN(
+      const auto select,
+      database_->Prepare(
+          absl::StrCat(kSelect, all_versions ? "" : " WHERE model_version = ?",
+                       " ORDER BY id")));
+  if (!all_versions) select->BindInteger(0, kModelVersion);
+  while (true) {
+    PW_ASSIGN_OR_RETURN(const bool found, select->Step());
+    if (!found) return absl::OkStatus();
+    SweepRow row;
+    row.hash = absl::BytesToHexString(select->Text(0));
+    row.model_version = static_cast<int>(select->Integer(1));
+    row.current = row.model_version == kModelVersion;
+    row.status = std::string(select->Text(2));
+    row.exit = static_cast<int>(select->Integer(3));
+    row.reason = std::string(select->Text(4));
+    row.engine = std::string(select->Text(5));
+    const auto base = base_of_sweep_.find(select->Integer(10));
+    if (base != base_of_sweep_.end()) row.base = base->second;
+    const absl::StatusOr<Json> values = ParseJson(select->Text(7));
+    if (values.ok() && values->is_object()) {
+      for (const auto& [name, value] : values->items()) {
+        row.axes.emplace_back(name, CellOfJson(value));
+      }
+    }
+    Json leaves;
+    const auto shape = shapes_.find(select->Integer(8));
+    if (shape != shapes_.end()) {
+      absl::StatusOr<Json> list = ParseJson(select->Text(9));
+      if (list.ok() && list->is_array()) leaves = *std::move(list);
+    }
+    for (size_t index = 0; index < columns.size(); ++index) {
+      const std::string& column = columns[index];
+      if (IsRowColumn(column)) {
+        row.cells.push_back(CellOfRow(row, column, *select));
+        continue;
+      }
+      SweepCell cell;
+      for (const auto& [name, value] : row.axes) {
+        if (name == column) cell = value;
+      }
+      if (cell.kind == SweepCell::Kind::kNone && shape != shapes_.end()) {
+        cell = CellOfColumn(places[shape->first][index], leaves);
+      }
+      row.cells.push_back(std::move(cell));
+    }
+    row.report = [&]() {
+      return shape == shapes_.end() ? Json() : JoinTree(shape->second, leaves);
+    };
+    PW_RETURN_IF_ERROR(visit(row));
+  }
+}
+
+absl::StatusOr<int64_t> SweepReader::other_versions() const {
+  return database_->Integer(absl::StrCat(
+      "SELECT count(*) FROM point WHERE model_version <> ", kModelVersion));
+}
+
+absl::StatusOr<int64_t> SweepReader::rows() const {
+  return database_->Integer(absl::StrCat(
+      "SELECT count(*) FROM point WHERE model_version = ", kModelVersion));
+}
+
+absl::StatusOr<std::map<std::string, int64_t>> SweepReader::Statuses() const {
+  PW_ASSIGN_OR_RETURN(
+      const auto select,
+      database_->Prepare("SELECT status, count(*) FROM point WHERE "
+                         "model_version = ? GROUP BY status"));
+  select->BindInteger(0, kModelVersion);
+  std::map<std::string, int64_t> counts;
+  while (true) {
+    PW_ASSIGN_OR_RETURN(const bool found, select->Step());
+    if (!found) return counts;
+    counts[std::string(select->Text(0))] = select->Integer(1);
+  }
+}
+
+}  // namespace pipewright

@@ -1,0 +1,87 @@
+// The rows of a sweep's file, for those that plot or export them. It streams
+// and holds no rows.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "sim/analysis/sweep/cell.h"
+#include "sim/analysis/sweep/database.h"
+#include "sim/base/json.h"
+
+namespace pipewright {
+
+struct SweepRow {
+  std::string hash;      // 32 hexadecimal digits
+  bool current = false;  // made by this kModelVersion
+  int model_version = 0;
+  std::string status;  // NameOf(PointStatus)
+  int exit = 0;
+  std::string reason;
+  std::string engine;
+  int base = -1;  // SweepReader::bases()
+  std::vector<std::pair<std::string, SweepCell>> axes;
+  std::vector<SweepCell> cells;  // one a column asked for
+  // The report of `simulate --json`, null without one. Only while visited.
+  std::function<Json()> report;
+};
+
+class SweepReader {
+ public:
+  // Is there something to open? A file of no bytes is one that a first sweep
+  // will fill.
+  static bool HasFile(const std::string& path);
+  // Error: kNotFound or kInvalidArgument naming the file.
+  static absl::StatusOr<std::unique_ptr<SweepReader>> Open(
+      const std::string& path);
+
+  // "hash", "status" and the like: of every row, with or without a report.
+  static std::vector<std::string> RowColumns();
+
+  // Every column that a row has: the axes, then paths of the reports
+  // (leaves.h).
+  absl::StatusOr<std::vector<std::string>> Columns() const;
+
+  // Rows in the order of their first storing; of other model versions only with
+  // `all_versions`. A column is an axis, a path of the report, or "hash",
+  // "status", "exit", "reason", "engine", "seed", "model_version". Error: a
+  // column that no row has, with the nearest; what `visit` returns.
+  absl::Status Visit(
+      const std::vector<std::string>& columns, bool all_versions,
+      const std::function<absl::Status(const SweepRow&)>& visit) const;
+
+  // How many rows are of another model version; of this one.
+  absl::StatusOr<int64_t> other_versions() const;
+  absl::StatusOr<int64_t> rows() const;
+  // How many rows of this version there are of each status.
+  absl::StatusOr<std::map<std::string, int64_t>> Statuses() const;
+  // Names of axes in their order, those of this version first.
+  absl::StatusOr<std::vector<std::string>> Axes() const;
+  // The configurations that the sweeps of this file started from, each once, in
+  // the order of their first sweep; as text, a field a line. A row is of the
+  // one whose sweep has stored it.
+  const std::vector<std::string>& bases() const { return bases_; }
+  // Those that have rows of this version, by their index.
+  absl::StatusOr<std::set<int>> BasesInUse() const;
+
+ private:
+  explicit SweepReader(std::unique_ptr<Database> database)
+      : database_(std::move(database)) {}
+  absl::Status ReadShapes();
+  absl::Status ReadBases();
+
+  std::unique_ptr<Database> database_;
+  std::map<int64_t, Json> shapes_;
+  std::vector<std::string> bases_;
+  std::map<int64_t, int> base_of_sweep_;
+};
+
+}  // namespace pipewright

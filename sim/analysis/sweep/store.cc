@@ -1,0 +1,346 @@
+#include "sim/analysis/sweep/store.h"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "sim/analysis/sweep/leaves.h"
+#include "sim/base/digest.h"
+#include "sim/base/error_parts.h"
+#include "sim/base/json.h"
+#include "sim/base/status.h"
+
+namespace pipewright {
+namespace {
+
+absl::string_view BytesOf(const PointHash& hash) {
+  return {reinterpret_cast<const char*>(hash.data()), hash.size()};
+}
+
+std::string UtcNow() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+void BindOptional(Statement* statement, int place,
+                  const std::optional<double>& value) {
+  value ? statement->BindReal(place, *value) : statement->BindNull(place);
+}
+
+}  // namespace
+
+size_t SweepStore::HashOfPointHash::operator()(const PointHash& hash) const {
+  size_t value = 0;
+  std::memcpy(&value, hash.data(), sizeof(value));
+  return value;
+}
+
+SweepStore::SweepStore(std::unique_ptr<WriterLock> lock,
+                       std::unique_ptr<Database> database)
+    : lock_(std::move(lock)), database_(std::move(database)) {}
+
+SweepStore::~SweepStore() {
+  if (open_) database_->Execute("ROLLBACK").IgnoreError();
+}
+
+absl::StatusOr<std::unique_ptr<SweepStore>> SweepStore::Open(
+    const std::string& path) {
+  PW_RETURN_IF_ERROR(Database::CheckPath(path));
+  PW_ASSIGN_OR_RETURN(std::unique_ptr<WriterLock> lock, WriterLock::Take(path));
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) != 0) {
+    PW_RETURN_IF_ERROR(CreateSweepFile(path));
+  }
+  PW_ASSIGN_OR_RETURN(std::unique_ptr<Database> database,
+                      Database::Open(path, Database::Mode::kWrite));
+  std::unique_ptr<SweepStore> store(
+      new SweepStore(std::move(lock), std::move(database)));
+  PW_RETURN_IF_ERROR(store->Start());
+  return store;
+}
+
+absl::Status SweepStore::Start() {
+  PW_RETURN_IF_ERROR(MigrateSweepFile(database_.get()));
+  PW_RETURN_IF_ERROR(
+      database_->Execute("PRAGMA synchronous = NORMAL;"
+                         "PRAGMA cache_size = -65536;"
+                         "PRAGMA wal_autocheckpoint = 4000"));
+  PW_ASSIGN_OR_RETURN(
+      insert_,
+      database_->Prepare(
+          "INSERT OR REPLACE INTO point(hash, model_version, sweep, status, "
+          "exit, reason, engine, seed, axes, fits, iteration_s, tokens_per_s, "
+          "peak_memory_bytes, bubble_global, bubble_per_rank, mfu, shape, "
+          "leaves) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"));
+  PW_ASSIGN_OR_RETURN(
+      find_shape_, database_->Prepare("SELECT id FROM shape WHERE digest = ?"));
+  PW_ASSIGN_OR_RETURN(
+      insert_shape_,
+      database_->Prepare("INSERT INTO shape(digest, tree) VALUES(?, ?)"));
+  PW_ASSIGN_OR_RETURN(
+      const auto hashes,
+      database_->Prepare("SELECT hash, status IN ('crashed', 'timeout') FROM "
+                         "point WHERE model_version = ?"));
+  hashes->BindInteger(0, kModelVersion);
+  while (true) {
+    PW_ASSIGN_OR_RETURN(const bool found, hashes->Step());
+    if (!found) break;
+    const absl::string_view bytes = hashes->Text(0);
+    PointHash hash;
+    if (bytes.size() != hash.size()) continue;
+    std::memcpy(hash.data(), bytes.data(), hash.size());
+    known_.insert(hash);
+    if (hashes->Integer(1) != 0) lost_.insert(hash);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SweepStore::Begin(const std::string& command,
+                               const std::string& base) {
+  PW_ASSIGN_OR_RETURN(
+      const auto insert,
+      database_->Prepare("INSERT INTO sweep(started, program, model_version, "
+                         "command, base) VALUES(?,?,?,?,?)"));
+  const std::string now = UtcNow();
+  insert->BindText(0, now);
+  insert->BindText(1, PIPEWRIGHT_VERSION);
+  insert->BindInteger(2, kModelVersion);
+  insert->BindText(3, command);
+  insert->BindText(4, base);
+  PW_RETURN_IF_ERROR(insert->Run());
+  sweep_ = database_->last_row_id();
+  return absl::OkStatus();
+}
+
+void SweepStore::ForgetLost() {
+  for (const PointHash& hash : lost_) known_.erase(hash);
+  lost_.clear();
+}
+
+absl::StatusOr<int64_t> SweepStore::ShapeOf(const std::string& shape) {
+  const std::string digest = absl::StrCat(Digest(shape), "-", shape.size());
+  const auto known = shapes_.find(digest);
+  if (known != shapes_.end()) return known->second;
+  find_shape_->BindText(0, digest);
+  PW_ASSIGN_OR_RETURN(const bool found, find_shape_->Step());
+  int64_t id = found ? find_shape_->Integer(0) : 0;
+  find_shape_->Reset();
+  if (!found) {
+    insert_shape_->BindText(0, digest);
+    insert_shape_->BindText(1, shape);
+    PW_RETURN_IF_ERROR(insert_shape_->Run());
+    id = database_->last_row_id();
+  }
+  shapes_[digest] = id;
+  return id;
+}
+
+absl::Status SweepStore::Add(const PointResult& result) {
+  if (!open_) PW_RETURN_IF_ERROR(database_->Execute("BEGIN"));
+  open_ = true;
+  insert_->BindBytes(0, BytesOf(result.hash));
+  insert_->BindInteger(1, kModelVersion);
+  insert_->BindInteger(2, sweep_);
+  insert_->BindText(3, NameOf(result.status));
+  insert_->BindInteger(4, result.exit);
+  if (!result.reason.empty()) insert_->BindText(5, result.reason);
+  insert_->BindText(6, result.engine);
+  if (result.seed) insert_->BindInteger(7, *result.seed);
+  insert_->BindText(8, result.axes);
+  if (result.fits) insert_->BindInteger(9, *result.fits ? 1 : 0);
+  BindOptional(insert_.get(), 10, result.iteration_s);
+  BindOptional(insert_.get(), 11, result.tokens_per_s);
+  BindOptional(insert_.get(), 12, result.peak_memory_bytes);
+  BindOptional(insert_.get(), 13, result.bubble_global);
+  BindOptional(insert_.get(), 14, result.bubble_per_rank);
+  BindOptional(insert_.get(), 15, result.mfu);
+  if (!result.shape.empty()) {
+    PW_ASSIGN_OR_RETURN(const int64_t shape, ShapeOf(result.shape));
+    insert_->BindInteger(16, shape);
+    insert_->BindText(17, result.leaves);
+  }
+  PW_RETURN_IF_ERROR(insert_->Run());
+  known_.insert(result.hash);
+  return absl::OkStatus();
+}
+
+absl::Status SweepStore::Commit() {
+  if (!open_) return absl::OkStatus();
+  open_ = false;
+  const absl::Status status = database_->Execute("COMMIT");
+  if (!status.ok()) database_->Execute("ROLLBACK").IgnoreError();
+  return status;
+}
+
+// The schema of a sweep's file and the way from older ones.
+
+namespace {
+
+// "PWSW", so that `file` and we know whose it is.
+constexpr int64_t kApplication = 0x50575357;
+
+constexpr char kFirst[] = R"(
+CREATE TABLE sweep(
+  id INTEGER PRIMARY KEY,
+  started TEXT NOT NULL,
+  program TEXT NOT NULL,
+  model_version INTEGER NOT NULL,
+  command TEXT NOT NULL,
+  base TEXT NOT NULL);
+CREATE TABLE shape(
+  id INTEGER PRIMARY KEY,
+  digest TEXT NOT NULL UNIQUE,
+  tree TEXT NOT NULL);
+CREATE TABLE point(
+  id INTEGER PRIMARY KEY,
+  hash BLOB NOT NULL UNIQUE,
+  model_version INTEGER NOT NULL,
+  sweep INTEGER NOT NULL REFERENCES sweep(id),
+  status TEXT NOT NULL,
+  exit INTEGER NOT NULL,
+  reason TEXT,
+  engine TEXT NOT NULL,
+  seed INTEGER,
+  axes TEXT NOT NULL,
+  fits INTEGER,
+  iteration_s REAL,
+  tokens_per_s REAL,
+  peak_memory_bytes REAL,
+  bubble_global REAL,
+  bubble_per_rank REAL,
+  shape INTEGER REFERENCES shape(id),
+  leaves TEXT);
+CREATE INDEX point_by_iteration ON point(iteration_s);
+CREATE INDEX point_by_memory ON point(peak_memory_bytes);
+PRAGMA user_version = 1;
+)";
+
+// 1 -> 2: the column mfu, from the stored reports.
+absl::Status AddMfu(Database* database) {
+  PW_RETURN_IF_ERROR(
+      database->Execute("ALTER TABLE point ADD COLUMN mfu REAL"));
+  PW_ASSIGN_OR_RETURN(const auto shapes,
+                      database->Prepare("SELECT id, tree FROM shape"));
+  PW_ASSIGN_OR_RETURN(
+      const auto update,
+      database->Prepare("UPDATE point SET mfu = json_extract(leaves, ?) "
+                        "WHERE shape = ?"));
+  while (true) {
+    PW_ASSIGN_OR_RETURN(const bool found, shapes->Step());
+    if (!found) break;
+    const Json tree = ParseJson(shapes->Text(1)).value_or(Json());
+    const ColumnOfShape column = FindColumn(tree, "mfu");
+    if (column.leaves.empty()) continue;
+    const std::string path = absl::StrCat("$[", column.leaves[0], "]");
+    update->BindText(0, path);
+    update->BindInteger(1, shapes->Integer(0));
+    PW_RETURN_IF_ERROR(update->Run());
+  }
+  return database->Execute("PRAGMA user_version = 2");
+}
+
+absl::Status NotASweep(const std::string& path, absl::string_view what) {
+  constexpr char kAllowed[] =
+      "a file that pipewright sweep has written, or a new one";
+  return AboutFile(path,
+                   WithValue(absl::InvalidArgumentError(absl::StrCat(
+                                 path, ": ", what, "; allowed: ", kAllowed)),
+                             path, kAllowed));
+}
+
+// Schema of a file with our mark.
+absl::StatusOr<int64_t> SchemaOf(Database* database) {
+  PW_ASSIGN_OR_RETURN(const int64_t application,
+                      database->Integer("PRAGMA application_id"));
+  if (application != kApplication) {
+    return NotASweep(database->path(), "a database of another program");
+  }
+  PW_ASSIGN_OR_RETURN(const int64_t schema,
+                      database->Integer("PRAGMA user_version"));
+  if (schema > kSweepSchema) {
+    return NotASweep(
+        database->path(),
+        absl::StrCat("written by a newer version of pipewright (schema ",
+                     schema, ", this one knows ", kSweepSchema, ")"));
+  }
+  return schema;
+}
+
+absl::Status Migrate(Database* database) {
+  PW_ASSIGN_OR_RETURN(const int64_t tables,
+                      database->Integer("SELECT count(*) FROM sqlite_master"));
+  if (tables == 0) {
+    PW_RETURN_IF_ERROR(database->Execute(
+        absl::StrCat("PRAGMA application_id = ", kApplication)));
+    PW_RETURN_IF_ERROR(database->Execute(kFirst));
+  }
+  PW_ASSIGN_OR_RETURN(const int64_t schema, SchemaOf(database));
+  if (schema < 2) PW_RETURN_IF_ERROR(AddMfu(database));
+  return absl::OkStatus();
+}
+
+void RemoveDatabase(const std::string& path) {
+  for (const char* end : {"", "-journal", "-wal", "-shm"}) {
+    std::remove(absl::StrCat(path, end).c_str());
+  }
+}
+
+}  // namespace
+
+absl::Status CreateSweepFile(const std::string& path) {
+  // Under its own name only when it is whole: a kill or a full disk never
+  // leaves half of one, and nobody reads half of one.
+  const std::string unfinished = absl::StrCat(path, "-unfinished");
+  RemoveDatabase(unfinished);
+  const absl::Status made = [&]() -> absl::Status {
+    PW_ASSIGN_OR_RETURN(const std::unique_ptr<Database> database,
+                        Database::Open(unfinished, Database::Mode::kWrite));
+    return MigrateSweepFile(database.get());
+  }();
+  if (made.ok() && std::rename(unfinished.c_str(), path.c_str()) == 0) {
+    return absl::OkStatus();
+  }
+  const int error = errno;
+  RemoveDatabase(unfinished);
+  if (!made.ok()) return Prefix(path, made);
+  return AboutFile(
+      path, absl::InternalError(absl::StrCat(path, ": cannot be made (",
+                                             std::strerror(error), ")")));
+}
+
+absl::Status MigrateSweepFile(Database* database) {
+  PW_RETURN_IF_ERROR(database->Execute("BEGIN IMMEDIATE"));
+  // First, since it leaves a file of another program as it is.
+  const absl::Status status = Migrate(database);
+  if (!status.ok()) {
+    database->Execute("ROLLBACK").IgnoreError();
+    return status;
+  }
+  PW_RETURN_IF_ERROR(database->Execute("COMMIT"));
+  // Readers go on while rows are added. What a killed process leaves is right
+  // without a disk that is told to write; a cut of power may lose rows.
+  return database->Execute("PRAGMA journal_mode = WAL");
+}
+
+absl::Status CheckSweepFile(Database* database) {
+  PW_ASSIGN_OR_RETURN(const int64_t schema, SchemaOf(database));
+  if (schema == kSweepSchema) return absl::OkStatus();
+  return NotASweep(
+      database->path(),
+      absl::StrCat("written by an older version of pipewright (schema ", schema,
+                   "); pipewright sweep -o ", database->path(),
+                   " brings it up to date"));
+}
+
+}  // namespace pipewright

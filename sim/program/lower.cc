@@ -1,12 +1,15 @@
 #include "sim/program/lower.h"
 
+#include <algorithm>
 #include <map>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "sim/base/status.h"
 #include "sim/program/lane_exchanges.h"
 #include "sim/program/lowering.h"
+#include "sim/program/time_steps.h"
 #include "sim/schedule/wiring.h"
 #include "sim/topology/mapping.h"
 
@@ -24,7 +27,7 @@ int HoldersOf(const LowerOptions& options) {
              : options.replicas * options.network.context_parallel;
 }
 
-absl::Status Lowering::CheckOptions() const {
+absl::Status LoweringCheck::Run() const {
   const auto stages = static_cast<size_t>(schedule_.stages());
   if (options_.costs.stages.size() != stages) {
     return BadValue("costs",
@@ -103,7 +106,7 @@ absl::Status Lowering::CheckOptions() const {
   return absl::OkStatus();
 }
 
-absl::Status Lowering::CheckFailingSteps() const {
+absl::Status LoweringCheck::CheckFailingSteps() const {
   const std::vector<int>& failing = options_.failing_steps;
   if (failing.empty()) return absl::OkStatus();
   constexpr char kField[] = "strategy.rollback_iterations";
@@ -141,7 +144,7 @@ absl::Status Lowering::CheckFailingSteps() const {
   return absl::OkStatus();
 }
 
-void Lowering::AddGlobals() {
+void PassLowering::AddGlobals() {
   program_.network = options_.network;
   program_.wait_rule = options_.wait_rule;
   program_.copies_in_turn = options_.copies_in_turn;
@@ -169,8 +172,7 @@ void Lowering::AddGlobals() {
   program_.slice_factor = options_.costs.slice_factor;
 }
 
-// Orders, lanes and the channels between them.
-void Lowering::AddPasses() {
+void PassLowering::AddPasses() {
   const Wiring wiring = WireSchedule(schedule_);
   for (const WiredChannel& wired : wiring.channels) {
     program_.channels.push_back({.kind = wired.gradient
@@ -208,7 +210,7 @@ void Lowering::AddPasses() {
 }
 
 // Lanes of one stage and kind have the same.
-void Lowering::AddLaneExchanges() {
+void PassLowering::AddLaneExchanges() {
   const PassCosts& costs = options_.costs;
   std::map<std::pair<int, PassKind>, int32_t> known;
   for (RankProgram& rank : program_.ranks) {
@@ -233,9 +235,62 @@ void Lowering::AddLaneExchanges() {
   }
 }
 
-absl::StatusOr<Program> Lower(std::shared_ptr<const Schedule> schedule,
+absl::Status PassLowering::Run() {
+  AddGlobals();
+  AddPasses();
+  return never_flushes() ? OverlapIterations() : absl::OkStatus();
+}
+
+absl::StatusOr<Program> Lower(std::shared_ptr<const Schedule> given,
                               const LowerOptions& options) {
-  return Lowering(std::move(schedule), options).Run();
+  Program program;
+  program.name = given->name;
+  program.schedule = std::move(given);
+  const LoweringStep step(*program.schedule, options, &program);
+  PW_RETURN_IF_ERROR(LoweringCheck(step).Run());
+  PW_RETURN_IF_ERROR(PassLowering(step).Run());
+
+  RankEvents events(program.pp());
+  TableSum table(step);
+  GradientReduction reduction(step, &table);
+  BlockShards blocks(step);
+  LayerShards layers(step);
+  PassLengthening lengthening(step);
+  if (step.layered()) {
+    layers.Add(&events);
+    lengthening.LengthenLayers(layers);
+  } else if (step.shards()) {
+    blocks.Add(&events);
+    lengthening.LengthenPasses();
+  } else if (step.reduces()) {
+    PW_RETURN_IF_ERROR(reduction.Add(&events));
+  }
+  table.AddBehind(&events);
+
+  OffloadedStep host(step);
+  if (options.offload.active()) {
+    PW_RETURN_IF_ERROR(host.AddFlush(reduction, table, &events));
+  }
+  PostValidatedStep validated(step);
+  PW_RETURN_IF_ERROR(OptimizerStep(step, &host, &validated).Add(events));
+  if (step.gathers()) {
+    ParameterGather(step).Add(
+        step.shards() ? blocks.groups() : reduction.groups(), &validated);
+  }
+  if (step.layered() && step.is_odc()) layers.AddEnd();
+
+  for (RankProgram& rank : program.ranks) {
+    std::stable_sort(rank.attachments.begin(), rank.attachments.end(),
+                     [](const Attachment& a, const Attachment& b) {
+                       return a.position < b.position;
+                     });
+  }
+  validated.Finish();
+  if (program.wait_rule == WaitRule::kStepped) {
+    PW_RETURN_IF_ERROR(AddStepReceives(&program));
+  }
+  PW_RETURN_IF_ERROR(VerifyProgram(program));
+  return program;
 }
 
 }  // namespace pipewright

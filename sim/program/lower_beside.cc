@@ -32,7 +32,7 @@ constexpr double kIntoReduction = 0.94;
 }  // namespace
 
 // What a pass exchanges stays what it is: for each second of it there is less.
-void Lowering::Lengthen(double seconds, Lane* lane) {
+void PassLengthening::Lengthen(double seconds, Lane* lane) {
   const double before_s = lane->seconds;
   lane->seconds += seconds;
   if (lane->exchanges < 0 || seconds <= 0) return;
@@ -51,7 +51,7 @@ void Lowering::Lengthen(double seconds, Lane* lane) {
 }
 
 // As replica 0 has it, alone on the network.
-double Lowering::CollectiveSeconds(const SideOp& op) {
+double PassLengthening::CollectiveSeconds(const SideOp& op) {
   if (!IsCollective(op.kind) || op.bytes <= 0) return 0;
   const auto [known, is_new] =
       collective_s_.try_emplace({op.group, CollectiveKeyOf(op)}, 0.0);
@@ -72,7 +72,8 @@ double Lowering::CollectiveSeconds(const SideOp& op) {
 // in their type meanwhile (FSDPParam, to_accumulated_grad_if_needed and
 // accumulate_unsharded_grad_if_needed), and layers stay gathered for all
 // microbatches.
-double Lowering::LayerCopySeconds(int rank, int chunk, PassKind kind) {
+double PassLengthening::LayerCopySeconds(const LayerShards& shards, int rank,
+                                         int chunk, PassKind kind) const {
   const LayerOptions& layers = options_.layers;
   if (layers.copies_bytes_per_s <= 0 || is_odc()) return 0;
   const double passes =
@@ -80,8 +81,8 @@ double Lowering::LayerCopySeconds(int rank, int chunk, PassKind kind) {
   double bytes = 0;
   // A group of one gathers nothing.
   if (GathersBefore(kind) && layers.shard_group != 1) {
-    const double gathered =
-        BytesOf(options_.parameter_bytes, &LayerShare::stored, rank, chunk);
+    const double gathered = shards.BytesOf(options_.parameter_bytes,
+                                           &LayerShare::stored, rank, chunk);
     const bool forward = kind == PassKind::kForward;
     double copied = 0;
     if (layers.reshard_after_forward) {
@@ -92,8 +93,8 @@ double Lowering::LayerCopySeconds(int rank, int chunk, PassKind kind) {
     bytes += copied / kOutOfGathered;
   }
   if (ReducesBehind(kind)) {
-    const double reduced =
-        BytesOf(options_.gradient_bytes, &LayerShare::parameters, rank, chunk);
+    const double reduced = shards.BytesOf(options_.gradient_bytes,
+                                          &LayerShare::parameters, rank, chunk);
     const double made = layers.made_part;
     if (layers.reduces_once) {
       // The first one is cast, the others are added, the sum is copied.
@@ -112,7 +113,7 @@ double Lowering::LayerCopySeconds(int rank, int chunk, PassKind kind) {
 // own, of the next one; and beside a backward the reduction of the one before.
 // Nothing runs beside the gather in front of a pass and the reduction behind
 // it.
-void Lowering::LengthenLayers() {
+void PassLengthening::LengthenLayers(const LayerShards& shards) {
   if (is_odc()) return;
   const LayerOptions& layers = options_.layers;
   for (int rank = 0; rank < schedule_.pp(); ++rank) {
@@ -126,7 +127,7 @@ void Lowering::LengthenLayers() {
       const LayerPart& part = target.layers[chunk];
       const bool flows = part.layer >= in_front[lane.stage];
       if (!flows && kind != PassKind::kForward) continue;
-      const double copy_s = LayerCopySeconds(rank, chunk, kind);
+      const double copy_s = LayerCopySeconds(shards, rank, chunk, kind);
       if (options_.contention <= 1) {
         Lengthen(copy_s, &lane);
         continue;
@@ -138,10 +139,10 @@ void Lowering::LengthenLayers() {
                            (kind == PassKind::kForward && !layers.reduces_once);
       if (GathersBefore(kind) && gathers && !part.IsFirst(kind)) {
         const bool backward = kind != PassKind::kForward;
-        beside_s += CollectiveSeconds(GatherOf(rank, chunk, backward));
+        beside_s += CollectiveSeconds(shards.GatherOf(rank, chunk, backward));
       }
       if (ReducesBehind(kind) && !layers.reduces_once && !part.IsLast(kind)) {
-        beside_s += CollectiveSeconds(ReductionOf(rank, chunk));
+        beside_s += CollectiveSeconds(shards.ReductionOf(rank, chunk));
       }
       Lengthen(copy_s + ContentionSeconds(options_.contention,
                                           lane.seconds + copy_s, beside_s),
@@ -151,7 +152,7 @@ void Lowering::LengthenLayers() {
 }
 
 // The same of whole passes, where each has collectives of its own.
-void Lowering::LengthenPasses() {
+void PassLengthening::LengthenPasses() {
   if (options_.contention <= 1 || options_.shard_blocks != ShardBlocks::kPass) {
     return;
   }

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "sim/base/status.h"
 #include "sim/program/lower.h"
 #include "sim/program/lowering.h"
 #include "sim/program/program.h"
@@ -66,7 +67,7 @@ bool GathersLayers(const LowerOptions& options) {
           options.shard_blocks == ShardBlocks::kLayer);
 }
 
-absl::Status Lowering::CheckLayers() const {
+absl::Status LoweringCheck::CheckLayers() const {
   const std::string with = is_odc() ? "with strategy.data_parallel odc"
                                     : "with strategy.shard_blocks layer";
   if (!traits().shards_weights) {
@@ -136,7 +137,7 @@ absl::Status Lowering::CheckLayers() const {
 
 // Chunks of the order are layers from here on, those of the chunks of the
 // schedule one after the other.
-void Lowering::SplitLayers() {
+void LayerShards::SplitLayers() {
   for (int rank = 0; rank < schedule_.pp(); ++rank) {
     RankProgram& target = program_.ranks[rank];
     std::vector<int> first;  // [chunk] its first layer
@@ -184,16 +185,9 @@ void Lowering::SplitLayers() {
   }
 }
 
-// Replicas over which a layer is sharded.
-int Lowering::ShardedOver() const {
-  return options_.layers.shard_group > 0 ? options_.layers.shard_group
-                                         : options_.replicas;
-}
-
-// What a layer has of its stage's bytes.
-double Lowering::BytesOf(const std::vector<double>& stages,
-                         double LayerShare::*number, int rank,
-                         int chunk) const {
+double LayerShards::BytesOf(const std::vector<double>& stages,
+                            double LayerShare::*number, int rank,
+                            int chunk) const {
   const LayerPart& part = program_.ranks[rank].layers[chunk];
   const int stage = schedule_.placement.StageOf(rank, part.chunk, 0);
   const auto& shares = options_.layers.stages[stage];
@@ -202,13 +196,7 @@ double Lowering::BytesOf(const std::vector<double>& stages,
   return sum > 0 ? stages[stage] * shares[part.layer].*number / sum : 0;
 }
 
-int32_t Lowering::AddSideOp(int rank, SideOp op) {
-  std::vector<SideOp>& ops = program_.ranks[rank].side_ops;
-  ops.push_back(std::move(op));
-  return static_cast<int32_t>(ops.size()) - 1;
-}
-
-SideOp Lowering::LayerOp(int rank, OpKind kind, int chunk, int group) const {
+SideOp LayerShards::LayerOp(int rank, OpKind kind, int chunk, int group) const {
   const int own = program_.ranks[rank].layers[chunk].chunk;
   return {.kind = kind,
           .stream = Stream::kCollective,
@@ -217,8 +205,8 @@ SideOp Lowering::LayerOp(int rank, OpKind kind, int chunk, int group) const {
           .stage = schedule_.placement.StageOf(rank, own, 0)};
 }
 
-SideOp Lowering::GatherOf(int rank, int chunk, bool backward) {
-  const LayerGroups& groups = layer_groups_[rank];
+SideOp LayerShards::GatherOf(int rank, int chunk, bool backward) const {
+  const Groups& groups = groups_[rank];
   const double bytes =
       BytesOf(options_.parameter_bytes, &LayerShare::stored, rank, chunk);
   if (is_odc()) {
@@ -235,8 +223,8 @@ SideOp Lowering::GatherOf(int rank, int chunk, bool backward) {
   return op;
 }
 
-SideOp Lowering::ReductionOf(int rank, int chunk) {
-  const LayerGroups& groups = layer_groups_[rank];
+SideOp LayerShards::ReductionOf(int rank, int chunk) const {
+  const Groups& groups = groups_[rank];
   const double bytes =
       BytesOf(options_.gradient_bytes, &LayerShare::parameters, rank, chunk);
   SideOp op = LayerOp(rank, is_odc() ? OpKind::kPush : OpKind::kReduceScatter,
@@ -263,7 +251,7 @@ SideOp Lowering::ReductionOf(int rank, int chunk) {
   return op;
 }
 
-Lowering::LayerGroups Lowering::GroupsOf(int rank) {
+LayerShards::Groups LayerShards::GroupsOf(int rank) {
   const LayerOptions& layers = options_.layers;
   const auto group = [&](int part, bool across = false, bool near = false) {
     // Parts of a context have the same shards across, and copies near by.
@@ -274,8 +262,8 @@ Lowering::LayerGroups Lowering::GroupsOf(int rank) {
     program_.groups[added].across = across;
     return added;
   };
-  LayerGroups groups;
-  replica_group_.push_back(group(0));
+  Groups groups;
+  groups.all = group(0);
   const int sharded = ShardedOver();
   if (is_odc()) {
     const int near = layers.near_group > 0 ? layers.near_group : sharded;
@@ -299,7 +287,7 @@ Lowering::LayerGroups Lowering::GroupsOf(int rank) {
   return groups;
 }
 
-void Lowering::HookGathers(int rank) {
+void LayerShards::HookGathers(int rank) {
   RankProgram& target = program_.ranks[rank];
   const bool reshards = options_.layers.reshard_after_forward;
   // Until gradients are reduced once a step, no backward gives a layer up
@@ -318,7 +306,7 @@ void Lowering::HookGathers(int rank) {
   gather.in_time.assign(target.lanes.size(), 0);
   const bool keeps_some = gather.fires == LaneHook::Fires::kUnlessKept;
   if (keeps_some) gather.keeps.assign(target.lanes.size(), 0);
-  const LayerGroups& groups = layer_groups_[rank];
+  const Groups& groups = groups_[rank];
   const std::vector<int> in_front = LayersInFront(options_.layers.stages);
   for (int chunk = 0; chunk < static_cast<int>(target.layers.size()); ++chunk) {
     const LayerPart& part = target.layers[chunk];
@@ -345,9 +333,9 @@ void Lowering::HookGathers(int rank) {
 }
 
 // With the last microbatch alone; the optimizer waits for them, no pass does.
-void Lowering::HookLastReductions(int rank) {
+void LayerShards::HookLastReductions(int rank, RankEvents* events) {
   RankProgram& target = program_.ranks[rank];
-  const int32_t event = AddChannel(ChannelKind::kEvent, rank, rank, 0);
+  const int32_t event = AddEvent(rank);
   LaneHook reduce = {
       .place = LaneHook::Place::kAfter,
       .every = int64_t{schedule_.microbatches} * schedule_.slices,
@@ -361,16 +349,16 @@ void Lowering::HookLastReductions(int rank) {
     }
   }
   target.hooks.push_back(std::move(reduce));
-  synced_[rank].push_back(event);
+  (*events)[rank].push_back(event);
 }
 
-void Lowering::HookReductions(int rank) {
+void LayerShards::HookReductions(int rank, RankEvents* events) {
   if (options_.layers.reduces_once) {
-    HookLastReductions(rank);
+    HookLastReductions(rank, events);
     return;
   }
   RankProgram& target = program_.ranks[rank];
-  const LayerGroups& groups = layer_groups_[rank];
+  const Groups& groups = groups_[rank];
   const size_t lanes = target.lanes.size();
   const bool sums = groups.across >= 0 && !is_odc();
   LaneHook reduce = {.place = LaneHook::Place::kAfter,
@@ -386,22 +374,20 @@ void Lowering::HookReductions(int rank) {
         on.side_ops[Pass::LaneOf(kind, chunk, 0)] = op;
       }
     };
-    const auto event = [&] {
-      return AddChannel(ChannelKind::kEvent, rank, rank, 0);
-    };
     SideOp last = ReductionOf(rank, chunk);
     if (sums) {
       // Over the parts, on a stream of its own where reductions have none.
       SideOp across = LayerOp(rank, OpKind::kAllReduce, chunk, groups.across);
       across.bytes = last.bytes / ShardedOver() * options_.replicas / holders();
       across.stream = Stream::kReduction;
-      across.inputs = {event()};
+      across.inputs = {AddEvent(rank)};
       last.outputs = across.inputs;
       hook(reduce, AddSideOp(rank, std::move(last)));
       last = std::move(across);
     }
     if (target.layers[chunk].layer == 0) {
-      SideOp wait = {.chunk = target.layers[chunk].chunk, .inputs = {event()}};
+      SideOp wait = {.chunk = target.layers[chunk].chunk,
+                     .inputs = {AddEvent(rank)}};
       last.outputs = wait.inputs;
       hook(end, AddSideOp(rank, std::move(wait)));
     }
@@ -412,13 +398,14 @@ void Lowering::HookReductions(int rank) {
   target.hooks.push_back(std::move(end));
 }
 
-void Lowering::AddLayerShards() {
+void LayerShards::Add(RankEvents* events) {
+  SplitLayers();
   for (int rank = 0; rank < schedule_.pp(); ++rank) {
-    layer_groups_.push_back(GroupsOf(rank));
+    groups_.push_back(GroupsOf(rank));
     if (is_odc()) AddOdcBegin(rank);
     HookGathers(rank);
-    HookReductions(rank);
-    if (is_odc()) AddOdcDrain(rank);
+    HookReductions(rank, events);
+    if (is_odc()) AddOdcDrain(rank, events);
   }
 }
 

@@ -13,7 +13,7 @@ namespace pipewright {
 
 // Replicas that stand next to each other on one node, as many on each; without
 // a network all are on one.
-int Lowering::NodeSizeOf(int rank) const {
+int LayerShards::NodeSizeOf(int rank) const {
   const Network& network = options_.network;
   if (network.cluster == nullptr) return options_.replicas;
   const auto node = [&](int replica) {
@@ -34,8 +34,8 @@ int Lowering::NodeSizeOf(int rank) const {
 // The order of the repository (gather.py, scatter_accumulate.py): own node
 // first, place after place from the own one; then node after node, from all
 // devices of a node at once. A push serves the own node at once.
-std::shared_ptr<const PeerPlan> Lowering::PeersOf(int rank, int over,
-                                                  bool push) const {
+std::shared_ptr<const PeerPlan> LayerShards::PeersOf(int rank, int over,
+                                                     bool push) const {
   auto plan = std::make_shared<PeerPlan>();
   const bool apart = options_.layers.pulls_apart;
   const int node = std::min(NodeSizeOf(rank), over);
@@ -64,7 +64,7 @@ std::shared_ptr<const PeerPlan> Lowering::PeersOf(int rank, int over,
 
 // Hpz: once a minibatch every layer is gathered over all owners, and each part
 // keeps a copy that later gathers pull from.
-void Lowering::AddOdcBegin(int rank) {
+void LayerShards::AddOdcBegin(int rank) {
   const int near = options_.layers.near_group;
   if (near == 0 || near >= ShardedOver()) return;
   const auto group = [&](int part) {
@@ -88,15 +88,15 @@ void Lowering::AddOdcBegin(int rank) {
 
 // Owners have added what all clients pushed; of HSDP the parts, and with them
 // the parts of a context, sum what their owners have.
-void Lowering::AddOdcDrain(int rank) {
+void LayerShards::AddOdcDrain(int rank, RankEvents* events) {
   const int64_t end = OrderSize(rank);
-  Attach(rank, end, {.kind = OpKind::kBarrier, .group = replica_group_[rank]});
-  const int across = layer_groups_[rank].across;
+  Attach(rank, end, {.kind = OpKind::kBarrier, .group = groups_[rank].all});
+  const int across = groups_[rank].across;
   if (across < 0) return;
   for (int chunk = 0; chunk < schedule_.vpp(); ++chunk) {
     const int stage = schedule_.placement.StageOf(rank, chunk, 0);
-    const int32_t event = AddChannel(ChannelKind::kEvent, rank, rank, 0);
-    synced_[rank].push_back(event);
+    const int32_t event = AddEvent(rank);
+    (*events)[rank].push_back(event);
     Attach(rank, end,
            {.kind = OpKind::kAllReduce,
             .stream = Stream::kCollective,
@@ -108,8 +108,7 @@ void Lowering::AddOdcDrain(int rank) {
   }
 }
 
-// Nobody pulls before all have stepped.
-void Lowering::AddOdcEnd() {
+void LayerShards::AddEnd() {
   std::vector<int> everybody(schedule_.pp());
   std::iota(everybody.begin(), everybody.end(), 0);
   const int group = AddGroup(Group::Span::kAll, everybody);

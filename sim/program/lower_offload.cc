@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -97,7 +98,7 @@ class SubgroupOps {
 
 }  // namespace
 
-absl::Status Lowering::CheckOffload() const {
+absl::Status LoweringCheck::CheckOffload() const {
   const OptimizerOffload& offload = options_.offload;
   if (!offload.active()) return absl::OkStatus();
   const absl::string_view name = TraitsOf(offload.placement).name;
@@ -154,83 +155,89 @@ SubgroupPlan PlanOf(const Schedule& schedule, const OptimizerOffload& offload,
 // Once an iteration, as soon as the gradients of a chunk are complete and
 // reduced. Where their reduction is sharded, or a table is summed, that is when
 // all of the rank are.
-absl::Status Lowering::AddGradientFlush() {
+absl::Status OffloadedStep::AddFlush(const GradientReduction& reduction,
+                                     const TableSum& table,
+                                     RankEvents* events) {
   for (int rank = 0; rank < schedule_.pp(); ++rank) {
     PW_ASSIGN_OR_RETURN(const std::vector<Reduction> reductions,
-                        ReductionsOf(rank));
-    std::vector<const Reduction*> late;
+                        reduction.ReductionsOf(rank));
+    std::vector<Reduction> late;
     for (const Reduction& each : reductions) {
       const bool end = each.stage == 0 || each.stage + 1 == schedule_.stages();
-      if (shards() || (end && table_group_.count(rank) > 0)) {
-        late.push_back(&each);
+      if (shards() || (end && table.HasTable(rank))) {
+        late.push_back({OrderSize(rank), each.chunk, each.stage});
       } else {
-        FlushStage(rank, each.position, each.chunk, each.stage);
+        FlushStage(rank, each, reduction, events);
       }
     }
     if (late.empty()) continue;
-    if (!synced_[rank].empty()) {
+    std::vector<int32_t>& own = (*events)[rank];
+    if (!own.empty()) {
       Attach(rank, OrderSize(rank),
-             {.kind = OpKind::kWait, .inputs = std::move(synced_[rank])});
-      synced_[rank].clear();
+             {.kind = OpKind::kWait, .inputs = std::move(own)});
+      own.clear();
     }
-    for (const Reduction* each : late) {
-      FlushStage(rank, OrderSize(rank), each->chunk, each->stage);
+    for (const Reduction& each : late) {
+      FlushStage(rank, each, reduction, events);
     }
   }
   return absl::OkStatus();
 }
 
-bool Lowering::Flushes(int rank) const {
+bool LoweringStep::Flushes(int rank) const {
   const OptimizerOffload& offload = options_.offload;
   return offload.active() &&
          PlanOf(schedule_, options_.offload, rank).HostShare() > 0;
 }
 
-void Lowering::FlushStage(int rank, int64_t position, int chunk, int stage) {
+void OffloadedStep::FlushStage(int rank, const Reduction& where,
+                               const GradientReduction& reduction,
+                               RankEvents* events) {
   if (!Flushes(rank)) return;
   const OptimizerOffload& offload = options_.offload;
   std::vector<int32_t> inputs;
-  const auto reduced = reduced_[rank].find(stage);
-  if (reduced != reduced_[rank].end()) inputs.push_back(reduced->second);
+  const std::map<int, int32_t>& events_of = reduction.reduced(rank);
+  const auto reduced = events_of.find(where.stage);
+  if (reduced != events_of.end()) inputs.push_back(reduced->second);
   if (offload.placement == OptimizerPlacement::kSuperOffload) {
-    return StepEarly(rank, position, chunk, stage, std::move(inputs));
+    return StepEarly(rank, where, std::move(inputs));
   }
   const double parameters =
-      offload.parameters[stage] *
+      offload.parameters[where.stage] *
       PlanOf(schedule_, options_.offload, rank).HostShare();
   if (offload.flush == GradientFlush::kBlocking) {
-    return Attach(rank, position,
+    return Attach(rank, where.position,
                   {.kind = OpKind::kFlush,
                    .seconds = parameters / offload.flush_rate,
-                   .chunk = chunk,
-                   .stage = stage,
+                   .chunk = where.chunk,
+                   .stage = where.stage,
                    .inputs = std::move(inputs)});
   }
-  const int32_t event = AddChannel(ChannelKind::kEvent, rank, rank, 0);
-  synced_[rank].push_back(event);
-  Attach(rank, position,
+  const int32_t event = AddEvent(rank);
+  (*events)[rank].push_back(event);
+  Attach(rank, where.position,
          {.kind = OpKind::kCopyOut,
           .stream = Stream::kGradientCopy,
           .bytes = parameters * kWeightBytesEach,
-          .chunk = chunk,
-          .stage = stage,
+          .chunk = where.chunk,
+          .stage = where.stage,
           .inputs = std::move(inputs),
           .outputs = {event}});
 }
 
 // The gradients of a stage, cast by the device, go to the host, which steps
 // with them before anybody has seen the norm; its weights come back in fp32.
-void Lowering::StepEarly(int rank, int64_t position, int chunk, int stage,
-                         std::vector<int32_t> inputs) {
+void OffloadedStep::StepEarly(int rank, const Reduction& where,
+                              std::vector<int32_t> inputs) {
   const OptimizerOffload& offload = options_.offload;
-  const double parameters = offload.parameters[stage];
+  const double parameters = offload.parameters[where.stage];
   if (parameters == 0 && inputs.empty()) return;
   const int64_t subgroups = NumSubgroups(parameters, offload.subgroup_size);
   const SubgroupOps ops(offload, parameters / static_cast<double>(subgroups));
   StepBuilder step(&program_, rank, [&](SideOp op) {
-    op.chunk = chunk;
-    op.stage = stage;
-    Attach(rank, position, std::move(op));
+    op.chunk = where.chunk;
+    op.stage = where.stage;
+    Attach(rank, where.position, std::move(op));
   });
   for (int64_t index = 0; index < subgroups; ++index) {
     SideOp cast = ops.Device(OpKind::kCast);
@@ -249,7 +256,7 @@ void Lowering::StepEarly(int rank, int64_t position, int chunk, int stage,
 
 // Behind the norm: who has stepped early casts what came back. A step that must
 // not have been is undone, parameter by parameter, and repeated.
-void Lowering::AddCheckedStep(int rank, int32_t norm) {
+void OffloadedStep::AddCheckedStep(int rank, int32_t norm) {
   StepBuilder step(&program_, rank, [&](SideOp op) {
     Attach(rank, OrderSize(rank), std::move(op));
   });
@@ -279,7 +286,7 @@ void Lowering::AddCheckedStep(int rank, int32_t norm) {
 // Deep Optimizer States' loop over the subgroups (its code, stage3.py), of
 // which ZeRO-Offload and TwinFlow are the case without triggers that waits for
 // each cast and copy.
-void Lowering::AddHostStep(int rank, int32_t norm) {
+void OffloadedStep::AddPlannedStep(int rank, int32_t norm) {
   const OptimizerOffload& offload = options_.offload;
   const SubgroupPlan plan = PlanOf(schedule_, options_.offload, rank);
   const bool serial = !TraitsOf(offload.placement).has_stride;
@@ -334,6 +341,14 @@ void Lowering::AddHostStep(int rank, int32_t norm) {
   move(OpKind::kCopyOut, plan.last_flush >= 0 && offload.flush_last);
   step.Add({.kind = OpKind::kWait},
            {loop, fetch, states[0], states[1], states[2]});
+}
+
+void OffloadedStep::AddStep(int rank, int32_t norm) {
+  if (options_.offload.placement == OptimizerPlacement::kSuperOffload) {
+    AddCheckedStep(rank, norm);
+  } else {
+    AddPlannedStep(rank, norm);
+  }
 }
 
 }  // namespace pipewright

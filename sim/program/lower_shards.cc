@@ -18,20 +18,19 @@ constexpr int kScattersBehind = 2;
 
 }  // namespace
 
-int32_t Lowering::AddHookOp(int rank, OpKind kind, double bytes, int chunk) {
-  std::vector<SideOp>& ops = program_.ranks[rank].side_ops;
-  ops.push_back({.kind = kind,
-                 .stream = Stream::kCollective,
-                 .bytes = bytes,
-                 .group = replica_group_[rank],
-                 .chunk = chunk,
-                 .stage = schedule_.placement.StageOf(rank, chunk, 0)});
-  return static_cast<int32_t>(ops.size()) - 1;
+int32_t BlockShards::AddHookOp(int rank, OpKind kind, double bytes, int chunk) {
+  return AddSideOp(rank,
+                   {.kind = kind,
+                    .stream = Stream::kCollective,
+                    .bytes = bytes,
+                    .group = groups_[rank],
+                    .chunk = chunk,
+                    .stage = schedule_.placement.StageOf(rank, chunk, 0)});
 }
 
 // The part of a stage's weights that its backward needs: not that of frozen
 // layers in front of the first trained one.
-double Lowering::PartForBackward(int stage) const {
+double BlockShards::PartForBackward(int stage) const {
   const std::vector<std::vector<LayerShare>>& stages = options_.layers.stages;
   if (stages.empty()) return 1;
   const int in_front = LayersInFront(stages)[stage];
@@ -45,8 +44,8 @@ double Lowering::PartForBackward(int stage) const {
 }
 
 // One operation a chunk on the lanes of these kinds.
-void Lowering::HookChunks(int rank, OpKind kind, LaneHook hook,
-                          const std::vector<PassKind>& kinds) {
+void BlockShards::HookChunks(int rank, OpKind kind, LaneHook hook,
+                             const std::vector<PassKind>& kinds) {
   RankProgram& target = program_.ranks[rank];
   hook.side_ops.assign(target.lanes.size(), -1);
   for (int chunk = 0; chunk < schedule_.vpp(); ++chunk) {
@@ -68,7 +67,7 @@ void Lowering::HookChunks(int rank, OpKind kind, LaneHook hook,
   target.hooks.push_back(std::move(hook));
 }
 
-void Lowering::AddShards() {
+void BlockShards::Add(RankEvents* events) {
   const bool passes = options_.shard_blocks == ShardBlocks::kPass;
   const auto fires = options_.shard_blocks == ShardBlocks::kRun
                          ? LaneHook::Fires::kEveryRun
@@ -77,7 +76,7 @@ void Lowering::AddShards() {
                             ? int64_t{schedule_.unit} * schedule_.slices
                             : 1;
   for (int rank = 0; rank < schedule_.pp(); ++rank) {
-    replica_group_.push_back(AddHolders(Group::Span::kReplicas, {rank}));
+    groups_.push_back(AddHolders(Group::Span::kReplicas, {rank}));
     if (traits().shards_weights) {
       const LaneHook gather = {.place = LaneHook::Place::kBefore,
                                .fires = fires,
@@ -95,8 +94,8 @@ void Lowering::AddShards() {
       }
       HookChunks(rank, OpKind::kAllGather, gather, backward);
     }
-    const int32_t event = AddChannel(ChannelKind::kEvent, rank, rank, 0);
-    synced_[rank].push_back(event);
+    const int32_t event = AddEvent(rank);
+    (*events)[rank].push_back(event);
     HookChunks(rank, OpKind::kReduceScatter,
                {.place = LaneHook::Place::kAfter,
                 .fires = fires,

@@ -7,49 +7,47 @@
 
 namespace pipewright {
 
-absl::Status Lowering::AddOptimizer() {
+absl::Status OptimizerStep::Add(const RankEvents& events) {
   for (int rank = 0; rank < schedule_.pp(); ++rank) {
-    if (!synced_[rank].empty()) {
+    if (!events[rank].empty()) {
       Attach(rank, OrderSize(rank),
-             {.kind = OpKind::kWait, .inputs = synced_[rank]});
+             {.kind = OpKind::kWait, .inputs = events[rank]});
     }
   }
   if (never_flushes()) {
-    AddStepsWithoutFlush();
+    AddWithoutFlush();
     return absl::OkStatus();
   }
   switch (options_.optimizer) {
     case OptimizerMode::kNone:
       break;
     case OptimizerMode::kSynchronised:
-      AddSynchronisedStep();
+      AddSynchronised();
       break;
     case OptimizerMode::kPostValidated:
-      return AddPostValidatedStep();
+      return validated_.Add();
   }
   return absl::OkStatus();
 }
 
 // The norm of all gradients decides about clipping and infinities, so every
 // rank waits for the slowest before it steps.
-void Lowering::AddSynchronisedStep() {
+void OptimizerStep::AddSynchronised() {
   std::vector<int> everybody(schedule_.pp());
   std::iota(everybody.begin(), everybody.end(), 0);
   // After an all-reduce the replicas hold the same gradients.
   const int group = AddGroup(
       shards_step() ? Group::Span::kAll : Group::Span::kRanks, everybody);
   for (int rank = 0; rank < schedule_.pp(); ++rank) {
-    const int32_t event = AddChannel(ChannelKind::kEvent, rank, rank, 0);
+    const int32_t event = AddEvent(rank);
     Attach(rank, OrderSize(rank),
            {.kind = OpKind::kAllReduce,
             .stream = Stream::kCollective,
             .bytes = kStateBytes,
             .group = group,
             .outputs = {event}});
-    if (options_.offload.placement == OptimizerPlacement::kSuperOffload) {
-      AddCheckedStep(rank, event);
-    } else if (options_.offload.active()) {
-      AddHostStep(rank, event);
+    if (options_.offload.active()) {
+      host_.AddStep(rank, event);
     } else {
       Attach(rank, OrderSize(rank),
              {.kind = OpKind::kOptimizer,

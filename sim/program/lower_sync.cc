@@ -1,33 +1,95 @@
-// Data parallelism once an iteration: gradient reduction, parameter gather.
+// Data parallelism once an iteration: gradient reduction, the sum of a table
+// that two stages hold, parameter gather.
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "sim/base/status.h"
 #include "sim/program/lowering.h"
 #include "sim/program/program.h"
 
 namespace pipewright {
+
+bool SumsTable(const Schedule& schedule, const LowerOptions& options) {
+  if (options.tied_bytes <= 0 || schedule.backward == BackwardRule::kNone) {
+    return false;
+  }
+  const Placement& placement = schedule.placement;
+  const bool apart =
+      placement.RankOf(0, 0) != placement.RankOf(schedule.stages() - 1, 0);
+  if (schedule.update_every > 0) {
+    return apart && schedule.update_every == schedule.microbatches;
+  }
+  const bool reduces = TraitsOf(options.data_parallel).reduces &&
+                       (HoldersOf(options) > 1 || schedule.directions > 1);
+  return apart && (reduces || options.optimizer != OptimizerMode::kNone);
+}
+
+// If a bidirectional schedule mirrors its stages, a rank with an embedding of
+// one direction has the head of the other, and the reduction over both
+// directions leaves nothing to send.
+TableSum::TableSum(const LoweringStep& step) : LoweringStep(step) {
+  if (!SumsTable(schedule_, options_)) return;
+  const Placement& placement = schedule_.placement;
+  const std::vector<int> holders = {
+      placement.RankOf(0, 0), placement.RankOf(schedule_.stages() - 1, 0)};
+  if (schedule_.directions == 1) {
+    const int group = AddGroup(Group::Span::kRanks, holders);
+    for (const int rank : holders) group_[rank] = group;
+    return;
+  }
+  for (const int rank : holders) {
+    group_[rank] = AddGroup(Group::Span::kRanks, {rank});
+  }
+}
+
+void TableSum::Add(int rank, int64_t position, RankEvents* events) {
+  const bool first = schedule_.placement.RankOf(0, 0) == rank;
+  const int stage = first ? 0 : schedule_.stages() - 1;
+  const int32_t event = AddEvent(rank);
+  (*events)[rank].push_back(event);
+  // Every holder has its part of sharded gradients.
+  const double bytes =
+      shards() ? options_.tied_bytes / holders() : options_.tied_bytes;
+  Attach(rank, position,
+         {.kind = OpKind::kAllReduce,
+          .stream = Stream::kCollective,
+          .bytes = bytes,
+          .group = group_.at(rank),
+          .chunk = schedule_.placement.ChunkOf(stage),
+          .stage = stage,
+          .tied = true,
+          .outputs = {event}});
+}
+
+void TableSum::AddBehind(RankEvents* events) {
+  if (comes_first()) return;
+  for (const auto& [rank, group] : group_) {
+    Add(rank, OrderSize(rank), events);
+  }
+}
+
 // One reduction a stage, at its SYNC or as soon as its last weight gradient is
 // there; it overlaps whatever the rank does after that. The two replicas of a
 // bidirectional schedule hold each stage on two ranks, which reduce it
 // together.
-absl::Status Lowering::AddGradientReduction() {
+absl::Status GradientReduction::Add(RankEvents* events) {
   std::vector<std::vector<Reduction>> all;
   for (int rank = 0; rank < schedule_.pp(); ++rank) {
     PW_ASSIGN_OR_RETURN(all.emplace_back(), ReductionsOf(rank));
   }
   for (int rank = 0; rank < schedule_.pp(); ++rank) {
     if (schedule_.directions == 1) {
-      ReduceRank(rank, all[rank]);
+      ReduceRank(rank, all[rank], events);
     } else if (rank <= schedule_.pp() - 1 - rank) {
-      ReducePair(rank, all);
+      ReducePair(rank, all, events);
     }
   }
   return absl::OkStatus();
 }
 
 // In the order of the rank's passes.
-absl::StatusOr<std::vector<Lowering::Reduction>> Lowering::ReductionsOf(
+absl::StatusOr<std::vector<Reduction>> GradientReduction::ReductionsOf(
     int rank) const {
   const RankOrder& order = this->order(rank);
   const int lanes = schedule_.vpp() * schedule_.directions;
@@ -94,38 +156,41 @@ absl::StatusOr<std::vector<Lowering::Reduction>> Lowering::ReductionsOf(
   return reductions;
 }
 
-void Lowering::Reduce(int rank, int64_t position, int group, int chunk,
-                      int stage) {
-  const int32_t event = AddChannel(ChannelKind::kEvent, rank, rank, 0);
-  synced_[rank].push_back(event);
+void GradientReduction::Reduce(int rank, int group, const Reduction& where,
+                               RankEvents* events) {
+  const int32_t event = AddEvent(rank);
+  (*events)[rank].push_back(event);
   std::vector<int32_t> outputs = {event};
   if (Flushes(rank)) {
-    outputs.push_back(AddChannel(ChannelKind::kEvent, rank, rank, 0));
-    reduced_[rank][stage] = outputs.back();
+    outputs.push_back(AddEvent(rank));
+    reduced_[rank][where.stage] = outputs.back();
   }
-  Attach(rank, position,
+  Attach(rank, where.position,
          {.kind = shards_step() ? OpKind::kReduceScatter : OpKind::kAllReduce,
           .stream = Stream::kCollective,
-          .bytes = options_.gradient_bytes[stage],
+          .bytes = options_.gradient_bytes[where.stage],
           .group = group,
-          .chunk = chunk,
-          .stage = stage,
+          .chunk = where.chunk,
+          .stage = where.stage,
           .outputs = std::move(outputs)});
 }
 
-void Lowering::ReduceRank(int rank, const std::vector<Reduction>& reductions) {
-  replica_group_.push_back(AddHolders(Group::Span::kReplicas, {rank}));
+void GradientReduction::ReduceRank(int rank,
+                                   const std::vector<Reduction>& reductions,
+                                   RankEvents* events) {
+  groups_.push_back(AddHolders(Group::Span::kReplicas, {rank}));
   for (const Reduction& each : reductions) {
     const bool end = each.stage == 0 || each.stage + 1 == schedule_.stages();
-    if (end && SumsTableFirst()) SumTable(rank, each.position);
-    Reduce(rank, each.position, replica_group_[rank], each.chunk, each.stage);
+    if (end && table_.comes_first()) table_.Add(rank, each.position, events);
+    Reduce(rank, groups_[rank], each, events);
   }
 }
 
 // Both ranks of a pair reduce their stages in one order, or they would wait
 // for each other: the order in which both are ready.
-void Lowering::ReducePair(int rank,
-                          const std::vector<std::vector<Reduction>>& all) {
+void GradientReduction::ReducePair(
+    int rank, const std::vector<std::vector<Reduction>>& all,
+    RankEvents* events) {
   const int partner = schedule_.pp() - 1 - rank;
   struct Shared {
     Reduction mine;
@@ -150,41 +215,20 @@ void Lowering::ReducePair(int rank,
   const int group = AddHolders(Group::Span::kAll, members);
   int64_t mine = 0;
   int64_t theirs = 0;
-  for (const Shared& each : shared) {
+  for (Shared& each : shared) {
     mine = std::max(mine, each.mine.position);
     theirs = std::max(theirs, each.theirs.position);
-    Reduce(rank, mine, group, each.mine.chunk, each.mine.stage);
-    if (partner == rank) continue;
-    Reduce(partner, theirs, group, each.theirs.chunk, each.theirs.stage);
+    each.mine.position = mine;
+    each.theirs.position = theirs;
+    Reduce(rank, group, each.mine, events);
+    if (partner != rank) Reduce(partner, group, each.theirs, events);
   }
 }
 
-// What was gathered came from a step that is undone.
-void Lowering::GatherAgain(int rank) {
-  const int64_t position = validation_positions_[rank];
-  SideOp wait = {.kind = OpKind::kWait, .starts = SideOp::Starts::kFalse};
-  for (int chunk = 0; chunk < schedule_.vpp(); ++chunk) {
-    const int stage = schedule_.placement.StageOf(rank, chunk, 0);
-    wait.inputs.push_back(AddChannel(ChannelKind::kEvent, rank, rank, 0));
-    Attach(rank, position,
-           {.kind = OpKind::kAllGather,
-            .stream = Stream::kCollective,
-            .bytes = options_.parameter_bytes[stage],
-            .group = replica_group_[rank],
-            .chunk = chunk,
-            .stage = stage,
-            .starts = SideOp::Starts::kFalse,
-            .outputs = {wait.inputs.back()}});
-  }
-  Attach(rank, position, std::move(wait));
-  ends_false_start_[rank] = program_.ranks[rank].side_ops.size() - 1;
-}
-
-// Sharded optimizer: every chunk's parameters are gathered behind the step, in
-// the order of their use, and awaited before their first forward.
-void Lowering::AddParameterGather() {
+void ParameterGather::Add(const std::vector<int>& groups,
+                          PostValidatedStep* validated) {
   for (int rank = 0; rank < schedule_.pp(); ++rank) {
-    if (!ends_false_start_.empty()) GatherAgain(rank);
+    validated->GatherAgain(rank, groups[rank]);
     std::vector<std::pair<int64_t, Pass>> first_use;
     for (int replica = 0; replica < schedule_.directions; ++replica) {
       for (int chunk = 0; chunk < schedule_.vpp(); ++chunk) {
@@ -202,12 +246,12 @@ void Lowering::AddParameterGather() {
     for (const auto& [position, pass] : first_use) {
       const int stage =
           schedule_.placement.StageOf(rank, pass.chunk(), pass.direction());
-      const int32_t event = AddChannel(ChannelKind::kEvent, rank, rank, 0);
+      const int32_t event = AddEvent(rank);
       Attach(rank, OrderSize(rank),
              {.kind = OpKind::kAllGather,
               .stream = Stream::kCollective,
               .bytes = options_.parameter_bytes[stage],
-              .group = replica_group_[rank],
+              .group = groups[rank],
               .chunk = pass.chunk(),
               .stage = stage,
               .outputs = {event}});

@@ -4,12 +4,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "sim/base/status.h"
 #include "sim/program/lowering.h"
 #include "sim/program/program.h"
 
 namespace pipewright {
 
-absl::Status Lowering::CheckUpdates() const {
+absl::Status LoweringCheck::CheckUpdates() const {
   if (!never_flushes()) return absl::OkStatus();
   const std::string with = absl::StrCat(" with schedule ", schedule_.name,
                                         ", which is never flushed");
@@ -38,7 +39,7 @@ absl::Status Lowering::CheckUpdates() const {
 // As many forwards lead the order of a rank as backwards end it. But for one,
 // those forwards are a first iteration's own; every iteration ends with those
 // of the next, one before each of its last backwards.
-absl::Status Lowering::OverlapIterations() {
+absl::Status PassLowering::OverlapIterations() {
   for (int rank = 0; rank < schedule_.pp(); ++rank) {
     const RankOrder& passes = schedule_.order(rank);
     const auto size = static_cast<int64_t>(passes.size());
@@ -71,7 +72,7 @@ absl::Status Lowering::OverlapIterations() {
   return absl::OkStatus();
 }
 
-void Lowering::AddStepsWithoutFlush() {
+void OptimizerStep::AddWithoutFlush() {
   const bool all = schedule_.update_every == schedule_.microbatches;
   for (int rank = 0; rank < schedule_.pp(); ++rank) {
     const SideOp step = {.kind = OpKind::kOptimizer,

@@ -34,7 +34,7 @@ struct PassTimes {
 
 // The first pass of each rank that is no forward of chunk 0, which a failed
 // step would have spoilt.
-std::vector<int64_t> Lowering::ValidationDeadlines() const {
+std::vector<int64_t> PostValidatedStep::ValidationDeadlines() const {
   std::vector<int64_t> deadlines;
   for (int rank = 0; rank < schedule_.pp(); ++rank) {
     deadlines.push_back(FirstPosition(rank, [](Pass pass) {
@@ -47,7 +47,7 @@ std::vector<int64_t> Lowering::ValidationDeadlines() const {
 // The message comes down the ranks, and rank r runs its k-th forward about
 // r + k forwards after rank 0 began: a rank that checks later in that count
 // than one below it would make that one wait.
-std::vector<int64_t> Lowering::PositionsWithoutWaiting() const {
+std::vector<int64_t> PostValidatedStep::PositionsWithoutWaiting() const {
   std::vector<int64_t> positions = ValidationDeadlines();
   int64_t latest = std::numeric_limits<int64_t>::max();
   for (int rank = 0; rank < schedule_.pp(); ++rank) {
@@ -60,7 +60,7 @@ std::vector<int64_t> Lowering::PositionsWithoutWaiting() const {
 // The rule of the paper's released code: from the last rank on, before the
 // first pass that starts after the rank above has checked, at the latest
 // before the deadline. Times are those of a first iteration.
-std::vector<int64_t> Lowering::PositionsAsReleased() const {
+std::vector<int64_t> PostValidatedStep::PositionsAsReleased() const {
   const std::vector<int64_t> deadlines = ValidationDeadlines();
   const int pp = schedule_.pp();
   std::vector<std::vector<ReplayLane>> lanes(pp);
@@ -114,12 +114,11 @@ std::vector<int64_t> Lowering::PositionsAsReleased() const {
 // Rank by rank the partial state travels to the last rank; each steps on what
 // it has seen. In the next warm-up the full state travels back and every rank
 // checks its step, after it has passed the state on.
-absl::Status Lowering::AddPostValidatedStep() {
+absl::Status PostValidatedStep::Add() {
   const int last = schedule_.pp() - 1;
-  validation_positions_ = options_.validation == ValidationPlace::kReleased
-                              ? PositionsAsReleased()
-                              : PositionsWithoutWaiting();
-  const std::vector<int64_t>& positions = validation_positions_;
+  positions_ = options_.validation == ValidationPlace::kReleased
+                   ? PositionsAsReleased()
+                   : PositionsWithoutWaiting();
   std::vector<int32_t> partial(schedule_.pp(), -1);  // into this rank
   std::vector<int32_t> full(schedule_.pp(), -1);
   for (int rank = 1; rank <= last; ++rank) {
@@ -146,11 +145,11 @@ absl::Status Lowering::AddPostValidatedStep() {
       SideOp pass_on = {.kind = OpKind::kWait, .first_iteration = 1};
       if (rank < last) pass_on.inputs.push_back(full[rank]);
       pass_on.outputs.push_back(full[rank - 1]);
-      Attach(rank, positions[rank], std::move(pass_on));
+      Attach(rank, positions_[rank], std::move(pass_on));
     } else if (last > 0) {
       validate.inputs.push_back(full[rank]);
     }
-    Attach(rank, positions[rank], std::move(validate));
+    Attach(rank, positions_[rank], std::move(validate));
   }
   if (options_.failing_steps.empty()) return absl::OkStatus();
   return AddFalseStarts();
@@ -158,14 +157,14 @@ absl::Status Lowering::AddPostValidatedStep() {
 
 // The step of an iteration fails: every rank undoes it, if it has taken it,
 // steps again with gradients that are clipped now, and runs its warm-up again.
-absl::Status Lowering::AddFalseStarts() {
+absl::Status PostValidatedStep::AddFalseStarts() {
   for (const int iteration : options_.failing_steps) {
     program_.false_starts.push_back(iteration + 1);
   }
   for (int rank = 0; rank < schedule_.pp(); ++rank) {
     const auto add = [&](OpKind kind, double seconds) {
       Attach(
-          rank, validation_positions_[rank],
+          rank, positions_[rank],
           {.kind = kind, .seconds = seconds, .starts = SideOp::Starts::kFalse});
     };
     if (rank + 1 < schedule_.pp()) {
@@ -178,12 +177,11 @@ absl::Status Lowering::AddFalseStarts() {
 }
 
 // What the false start of one rank sends and that of the next does not take.
-absl::Status Lowering::AddDropped() {
+absl::Status PostValidatedStep::AddDropped() {
   std::vector<std::vector<Pass>> sent(program_.channels.size());
   std::vector<std::set<uint64_t>> taken(program_.channels.size());
   for (int rank = 0; rank < schedule_.pp(); ++rank) {
-    for (int64_t position = 0; position < validation_positions_[rank];
-         ++position) {
+    for (int64_t position = 0; position < positions_[rank]; ++position) {
       const Pass pass = schedule_.order(rank)[position];
       const Lane& lane = program_.ranks[rank].lanes[pass.lane()];
       if (lane.output >= 0) sent[lane.output].push_back(pass);
@@ -211,9 +209,27 @@ absl::Status Lowering::AddDropped() {
   return absl::OkStatus();
 }
 
-// Once all attachments are in order: where false starts end, and what takes
-// part in the second start. What an iteration before has sent comes once.
-void Lowering::FinishFalseStarts() {
+void PostValidatedStep::GatherAgain(int rank, int group) {
+  if (ends_false_start_.empty()) return;
+  SideOp wait = {.kind = OpKind::kWait, .starts = SideOp::Starts::kFalse};
+  for (int chunk = 0; chunk < schedule_.vpp(); ++chunk) {
+    const int stage = schedule_.placement.StageOf(rank, chunk, 0);
+    wait.inputs.push_back(AddEvent(rank));
+    Attach(rank, positions_[rank],
+           {.kind = OpKind::kAllGather,
+            .stream = Stream::kCollective,
+            .bytes = options_.parameter_bytes[stage],
+            .group = group,
+            .chunk = chunk,
+            .stage = stage,
+            .starts = SideOp::Starts::kFalse,
+            .outputs = {wait.inputs.back()}});
+  }
+  Attach(rank, positions_[rank], std::move(wait));
+  ends_false_start_[rank] = program_.ranks[rank].side_ops.size() - 1;
+}
+
+void PostValidatedStep::Finish() {
   for (size_t number = 0; number < ends_false_start_.size(); ++number) {
     RankProgram& rank = program_.ranks[number];
     const auto last = static_cast<int32_t>(ends_false_start_[number]);

@@ -1,10 +1,13 @@
 #include "sim/program/time_steps.h"
 
 #include <algorithm>
+#include <iterator>
+#include <tuple>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "sim/base/status.h"
 #include "sim/program/compute_stream.h"
 #include "sim/program/program.h"
 
@@ -130,6 +133,37 @@ class Steps {
 
 absl::StatusOr<std::vector<RankSteps>> TimeStepsOf(const DpClass& own) {
   return Steps(own).Find();
+}
+
+absl::Status AddStepReceives(Program* program) {
+  PW_ASSIGN_OR_RETURN(const auto steps, TimeStepsOf(*program));
+  for (int rank = 0; rank < program->pp(); ++rank) {
+    RankProgram& target = program->ranks[rank];
+    std::vector<StepReceive>& receives = target.step_receives;
+    const std::vector<Action>& own = steps[rank].actions;
+    for (const RankSteps::Input& input : steps[rank].inputs) {
+      const Pass pass = (*target.order)[input.position];
+      StepReceive receive = {.channel = target.lanes[pass.lane()].input,
+                             .pass = pass};
+      const auto next = std::partition_point(
+          own.begin(), own.end(),
+          [&](const Action& each) { return each.step <= input.step; });
+      const int64_t last = next == own.begin() ? -1 : std::prev(next)->step;
+      if (last == input.step) {
+        receive.position = std::prev(next)->end;
+      } else {
+        receive.position = next->begin;
+        receive.empty = input.step - last;
+      }
+      receives.push_back(receive);
+    }
+    std::stable_sort(receives.begin(), receives.end(),
+                     [](const StepReceive& one, const StepReceive& other) {
+                       return std::tie(one.position, one.empty) <
+                              std::tie(other.position, other.empty);
+                     });
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace pipewright

@@ -11,11 +11,13 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace pipewright {
 
 struct DpClass;
+struct Program;
 
 // What takes one step: a pass with the R in front of it, all layers of a pass
 // that is cut into them, or a block.
@@ -38,5 +40,9 @@ struct RankSteps {
 
 // [rank]. Error: kFailedPrecondition where passes wait for each other.
 absl::StatusOr<std::vector<RankSteps>> TimeStepsOf(const DpClass& own);
+
+// What ranks receive in the time steps of a schedule (WaitRule::kStepped).
+// Error: that of TimeStepsOf.
+absl::Status AddStepReceives(Program* program);
 
 }  // namespace pipewright

@@ -14,7 +14,8 @@ set(PIPEWRIGHT_UNITY_BYTES 150000)
 # What words, draws or compares a result, reads a file that somebody brought, or
 # waits for kernels that it times. It runs once a command, and takes 20 to 40 %
 # less to compile at -O1.
-set(PIPEWRIGHT_LIGHT "(calibrate|sim/(report|profile|foreign|analysis/(reproduce|plot|explain|diagnose|compare)))/\
+set(PIPEWRIGHT_LIGHT "(calibrate|sim/(report|profile|foreign)|\
+sim/analysis/(reproduce|plot|explain|diagnose|compare))/\
 |execute/report/|sim/analysis/search/memory_advice\\.cc$\
 |sim/config/(.*_(text|texts|reference)|idle_.*|flags|check_texts)\\.cc$")
 

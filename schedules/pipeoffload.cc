@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -298,59 +299,42 @@ const RegisterSchedule kRow({
 }  // namespace
 }  // namespace gis_h
 
-// PO-H: chunks interleaved microbatch by microbatch, so that those of the
-// first chunk live longest; the half of the chunks that lives longest waits on
-// the host (sim/program/activation_plan.h).
-namespace po_h {
+// PO-H and PO-F: chunks interleaved microbatch by microbatch, so that those of
+// the first chunk live longest; the half of the chunks that lives longest, or
+// all, waits on the host (sim/program/activation_plan.h).
+namespace uniform {
 namespace {
 
-absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
-  return BuildGroupInterleaved("po-h", params, 1);
+ScheduleInfo Row(const std::string& name, const std::string& summary,
+                 OffloadMode offload) {
+  return {
+      .name = name,
+      .summary = summary,
+      .source =
+          "PipeOffload, arXiv 2503.01328, section 3; order of the "
+          "authors' implementation, offload by a plan of our own",
+      .torch_name = "",
+      .torch_params = {},
+      .default_vpp = 2,
+      .params = {},
+      .build =
+          [name](const ScheduleParams& params) {
+            return BuildGroupInterleaved(name, params, 1);
+          },
+      .claims = {UniformPeak()},
+      .offload = offload,
+  };
 }
 
-const RegisterSchedule kRow({
-    .name = "po-h",
-    .summary = "PipeOffload's PO-H: uniform repeating, half of the chunks "
-               "offloaded",
-    .source = "PipeOffload, arXiv 2503.01328, section 3; order of the authors' "
-              "implementation, offload by a plan of our own",
-    .torch_name = "",
-    .torch_params = {},
-    .default_vpp = 2,
-    .params = {},
-    .build = Build,
-    .claims = {UniformPeak()},
-    .offload = OffloadMode::kSelective,
-});
+const RegisterSchedule kHalf(
+    Row("po-h",
+        "PipeOffload's PO-H: uniform repeating, half of the chunks offloaded",
+        OffloadMode::kSelective));
+const RegisterSchedule kFull(
+    Row("po-f", "PipeOffload's PO-F: uniform repeating, all chunks offloaded",
+        OffloadMode::kFull));
 
 }  // namespace
-}  // namespace po_h
-
-// PO-F: chunks interleaved microbatch by microbatch, so that those of the
-// first chunk live longest; all chunks wait on the host
-// (sim/program/activation_plan.h).
-namespace po_f {
-namespace {
-
-absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
-  return BuildGroupInterleaved("po-f", params, 1);
-}
-
-const RegisterSchedule kRow({
-    .name = "po-f",
-    .summary = "PipeOffload's PO-F: uniform repeating, all chunks offloaded",
-    .source = "PipeOffload, arXiv 2503.01328, section 3; order of the authors' "
-              "implementation, offload by a plan of our own",
-    .torch_name = "",
-    .torch_params = {},
-    .default_vpp = 2,
-    .params = {},
-    .build = Build,
-    .claims = {UniformPeak()},
-    .offload = OffloadMode::kFull,
-});
-
-}  // namespace
-}  // namespace po_f
+}  // namespace uniform
 
 }  // namespace pipewright::pipeoffload

@@ -18,8 +18,10 @@
 namespace pipewright::v_family {
 namespace {
 
+bool AnySize(const ScheduleParams&) { return true; }
+
 // Some ten milliseconds beside the fixed order.
-constexpr int64_t kMaxPasses = 120000;
+constexpr int64_t kMostPassesBeside = 120000;
 
 // The fixed order of `block` (v_greedy.h). With real costs, the faster of the
 // adaptive planner's (v_plan.h) and the launch planner's (v_launch.h), where
@@ -37,9 +39,9 @@ absl::StatusOr<Schedule> BuildGreedyV(
   VPlan best = {.orders = fixed, .span = VSpan(fixed, params.costs)};
   for (std::optional<VPlan>& planned :
        std::array{PlanV(params.pp, params.microbatches, limit.chunks,
-                        params.costs, kMaxPasses),
+                        params.costs, kMostPassesBeside),
                   PlanVLaunches(params.pp, params.microbatches, limit,
-                                params.costs, kMaxPasses)}) {
+                                params.costs, kMostPassesBeside)}) {
     if (planned && planned->span < best.span &&
         VPeak(planned->orders, held) <= limit.activations) {
       best = *std::move(planned);
@@ -70,8 +72,6 @@ double Peak(const ScheduleParams& params, int) {
   const int peak = (params.pp + 2) / 2;
   return peak;
 }
-
-bool AnySize(const ScheduleParams&) { return true; }
 
 // Every rank holds as much as the fullest one.
 bool Level(const ScheduleParams& params) {
@@ -159,8 +159,6 @@ double Peak(const ScheduleParams& params, int) {
   const int peak = (params.pp + 4) / 3;
   return peak;
 }
-
-bool AnySize(const ScheduleParams&) { return true; }
 
 // Every rank holds as much as the fullest one.
 bool Level(const ScheduleParams& params) {
@@ -262,8 +260,6 @@ double Peak(const ScheduleParams& params, int) {
   return std::min<double>(params.pp,
                           params.max_activations.value_or(params.pp));
 }
-
-bool AnySize(const ScheduleParams&) { return true; }
 
 bool EqualPasses(const ScheduleParams& params) {
   return params.microbatches >= 2 * params.pp && !params.max_activations &&

@@ -1,5 +1,6 @@
 // Copies of the ranks behind one switch that have their times, what they make
-// of the peaks, and when the switch copies one way only. Internal to offload/.
+// of the peaks, and when the switch copies one way only. Internal to
+// plans of copies.
 #pragma once
 
 #include <cstdint>

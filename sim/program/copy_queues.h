@@ -1,7 +1,7 @@
 // The copies of the ranks behind one switch, started all at once: lanes are
 // never idle while a copy could run, so that nothing is lost in gaps. Those
 // that are late in the end are left out, the latest first. Internal to
-// offload/.
+// plans of copies.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // Turns of copies on one direction of a PCIe switch, from when each copy can
-// begin and must have ended. What they are for says
-// sim/config/copy_turns.h.
+// begin and must have ended. sim/config/copy_turns.h says
+// what they are for.
 #pragma once
 
 #include <cstdint>

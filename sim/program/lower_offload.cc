@@ -196,9 +196,9 @@ void OffloadedStep::FlushStage(int rank, const Reduction& where,
   if (!Flushes(rank)) return;
   const OptimizerOffload& offload = options_.offload;
   std::vector<int32_t> inputs;
-  const std::map<int, int32_t>& events_of = reduction.reduced(rank);
-  const auto reduced = events_of.find(where.stage);
-  if (reduced != events_of.end()) inputs.push_back(reduced->second);
+  const std::map<int, int32_t>& event_of = reduction.reduced(rank);
+  const auto reduced = event_of.find(where.stage);
+  if (reduced != event_of.end()) inputs.push_back(reduced->second);
   if (offload.placement == OptimizerPlacement::kSuperOffload) {
     return StepEarly(rank, where, std::move(inputs));
   }

@@ -1,6 +1,6 @@
 // The activations of one rank, the times that its passes have, and what copies
-// of some of them make of its order. Internal to offload/; what it is for says
-// activation_plan.h.
+// of some of them make of its order. Internal to plans of copies;
+// activation_plan.h says what it is for.
 #pragma once
 
 #include <cstdint>

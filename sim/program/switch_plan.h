@@ -1,5 +1,6 @@
 // The copies of the ranks behind one PCIe switch, which take turns on its two
-// directions, or of one rank that has both to itself. Internal to offload/.
+// directions, or of one rank that has both to itself. Internal to
+// plans of copies.
 #pragma once
 
 #include <vector>

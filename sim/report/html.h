@@ -22,4 +22,10 @@ std::string ReportHtml(const Report& report, const Program& program,
                        absl::string_view more = "",
                        const PageExtras* extras = nullptr);
 
+// A card of the headline.
+std::string ThroughputCard(const Throughput& throughput);
+
+// A section: the operations that take longest, with FLOPs, bytes, time, share.
+std::string CostSection(const CostReport& report);
+
 }  // namespace pipewright

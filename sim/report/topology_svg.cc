@@ -1,10 +1,11 @@
 #include "sim/report/topology_svg.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
-#include <set>
+#include <string>
 #include <tuple>
 #include <utility>
 
@@ -13,13 +14,345 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
+#include "sim/base/quantity.h"
 #include "sim/report/format.h"
 #include "sim/report/svg_parts.h"
-#include "sim/report/topology_canvas.h"
 #include "sim/topology/link_graph.h"
+#include "sim/topology/node_params.h"
 
 namespace pipewright {
 namespace {
+
+constexpr double kBoxFont = 11;
+// Okabe-Ito, without the yellow that paper swallows.
+constexpr std::array<absl::string_view, 7> kLinkColours = {
+    "#0072B2", "#D55E00", "#009E73", "#CC79A7",
+    "#E69F00", "#56B4E9", "#1A1A1A"};
+constexpr absl::string_view kNoLink = "#9A9A9A";
+
+absl::string_view ColourOfKind(int kind) {
+  return kind < 0
+             ? kNoLink
+             : kLinkColours[static_cast<size_t>(kind) % kLinkColours.size()];
+}
+
+// Boxes and lines with the space that they take, and the legend of the links
+// that they stand for. Boxes are placed by their centres.
+struct CanvasPoint {
+  double x = 0;
+  double y = 0;
+};
+
+class TopologyCanvas {
+ public:
+  // A kind of links: lines of a colour of their own and an entry of the legend.
+  // The same label again is the same kind.
+  int Kind(const std::string& label);
+
+  void Box(CanvasPoint centre, double width, double height,
+           absl::string_view label, absl::string_view fill);
+  // Lines lie below all boxes. `kind` -1: no link of its own, thin and grey.
+  void Line(CanvasPoint from, CanvasPoint to, int kind);
+  // Bends upwards by `rise` in its middle.
+  void Arc(CanvasPoint from, CanvasPoint to, double rise, int kind);
+  void Dashes(CanvasPoint from, CanvasPoint to, int kind);
+  void Note(CanvasPoint start, absl::string_view text);
+
+  // All of it with its upper left corner at (left, top), the legend below in
+  // the width; sets `right` and `bottom`.
+  std::string Place(double left, double top, double least_width, double* right,
+                    double* bottom) const;
+
+ private:
+  void Cover(double x, double y);
+  void Path(const std::string& path, int kind, bool dashed);
+
+  std::string lines_;
+  std::string boxes_;
+  std::vector<std::string> kinds_;
+  bool plain_ = false;  // some line is no link
+  double left_ = 1e9, top_ = 1e9, right_ = -1e9, bottom_ = -1e9;
+};
+
+// "nvlink: 450 GBps, 300 ns".
+std::string LinkLabel(absl::string_view name, double bytes_per_s,
+                      double latency_s) {
+  return absl::StrCat(name, ": ", FormatBandwidth(bytes_per_s), ", ",
+                      FormatSeconds(latency_s));
+}
+
+int TopologyCanvas::Kind(const std::string& label) {
+  const auto found = std::find(kinds_.begin(), kinds_.end(), label);
+  if (found != kinds_.end()) return static_cast<int>(found - kinds_.begin());
+  kinds_.push_back(label);
+  return static_cast<int>(kinds_.size()) - 1;
+}
+
+void TopologyCanvas::Cover(double x, double y) {
+  left_ = std::min(left_, x);
+  right_ = std::max(right_, x);
+  top_ = std::min(top_, y);
+  bottom_ = std::max(bottom_, y);
+}
+
+void TopologyCanvas::Box(CanvasPoint centre, double width, double height,
+                         absl::string_view label, absl::string_view fill) {
+  const double x = centre.x - width / 2;
+  const double y = centre.y - height / 2;
+  Cover(x - 1, y - 1);
+  Cover(x + width + 1, y + height + 1);
+  absl::StrAppend(&boxes_, "<rect class=\"line\"",
+                  RectShape(x, y, width, height), " rx=\"3\" fill=\"", fill,
+                  "\" stroke=\"#1A1A1A\"/>\n", "<text class=\"ink\" x=\"",
+                  Px(centre.x), "\" y=\"", Px(centre.y + 4),
+                  "\" text-anchor=\"middle\" fill=\"#1A1A1A\"", " font-size=\"",
+                  Px(kBoxFont), "\">", EscapeXml(label), "</text>\n");
+}
+
+void TopologyCanvas::Path(const std::string& path, int kind, bool dashed) {
+  absl::StrAppend(&lines_, "<path d=\"", path, "\" fill=\"none\" stroke=\"",
+                  ColourOfKind(kind), "\" stroke-width=\"",
+                  kind < 0 ? "1" : "1.8",
+                  dashed ? "\" stroke-dasharray=\"4 3\"/>\n" : "\"/>\n");
+  plain_ = plain_ || kind < 0;
+}
+
+void TopologyCanvas::Line(CanvasPoint from, CanvasPoint to, int kind) {
+  Cover(from.x, from.y);
+  Cover(to.x, to.y);
+  Path(absl::StrCat("M", Px(from.x), " ", Px(from.y), "L", Px(to.x), " ",
+                    Px(to.y)),
+       kind, false);
+}
+
+void TopologyCanvas::Arc(CanvasPoint from, CanvasPoint to, double rise,
+                         int kind) {
+  const CanvasPoint middle = {(from.x + to.x) / 2, (from.y + to.y) / 2};
+  Cover(middle.x, middle.y - rise);
+  // A quadratic curve comes half as near as its control point.
+  Path(absl::StrCat("M", Px(from.x), " ", Px(from.y), "Q", Px(middle.x), " ",
+                    Px(middle.y - 2 * rise), " ", Px(to.x), " ", Px(to.y)),
+       kind, false);
+}
+
+void TopologyCanvas::Dashes(CanvasPoint from, CanvasPoint to, int kind) {
+  Cover(from.x, from.y);
+  Cover(to.x, to.y);
+  Path(absl::StrCat("M", Px(from.x), " ", Px(from.y), "L", Px(to.x), " ",
+                    Px(to.y)),
+       kind, true);
+}
+
+void TopologyCanvas::Note(CanvasPoint start, absl::string_view text) {
+  Cover(start.x, start.y - kBoxFont);
+  Cover(start.x + TextWidth(text, kBoxFont), start.y + 4);
+  absl::StrAppend(&boxes_, "<text class=\"ink\" x=\"", Px(start.x), "\" y=\"",
+                  Px(start.y), "\" fill=\"#1A1A1A\" font-size=\"", Px(kBoxFont),
+                  "\">", EscapeXml(text), "</text>\n");
+}
+
+std::string TopologyCanvas::Place(double left, double top, double least_width,
+                                  double* right, double* bottom) const {
+  const double width = std::max(least_width, right_ - left_);
+  std::vector<LegendItem> items;
+  for (size_t kind = 0; kind < kinds_.size(); ++kind) {
+    items.push_back({absl::StrCat("<path d=\"M0 7h24\" stroke=\"",
+                                  ColourOfKind(static_cast<int>(kind)),
+                                  "\" stroke-width=\"3\"/>"),
+                     24, EscapeXml(kinds_[kind])});
+  }
+  if (plain_) {
+    items.push_back({absl::StrCat("<path d=\"M0 7h24\" stroke=\"", kNoLink,
+                                  "\" stroke-width=\"1\"/>"),
+                     24, "no link of its own"});
+  }
+  std::string out =
+      absl::StrCat("<g transform=\"translate(", Px(left - left_), " ",
+                   Px(top - top_), ")\">\n", lines_, boxes_, "</g>\n");
+  *right = left + width;
+  *bottom = top + bottom_ - top_ + 14;
+  if (!items.empty()) {
+    absl::StrAppend(&out, LegendSvg(items, left, *bottom, width, bottom));
+  }
+  return out;
+}
+
+// The inside of a node: NVSwitch, devices, NICs, and the way to the host's
+// memory over PCIe switches, roots and NUMA nodes.
+
+constexpr int kMostShown = 8;  // of more devices the first ones
+constexpr double kPitch = 104;
+constexpr double kAside = 24;  // of a NIC and of PCIe from a device's centre
+constexpr double kBoxHeight = 22;
+constexpr char kDeviceFill[] = "#DCEBF7";
+constexpr char kSwitchFill[] = "#F3E3D3";
+constexpr char kNicFill[] = "#FFFFFF";
+constexpr char kMemoryFill[] = "#E3F1EA";
+
+// Devices first to last of a block, of those that are shown.
+struct Block {
+  int first;
+  int last;
+};
+
+// Blocks of `devices` / `count` devices.
+template <typename Visit>
+void ForEachBlock(int devices, int count, int shown, const Visit& visit) {
+  const int size = devices / count;
+  for (int block = 0; block * size < shown; ++block) {
+    visit(block, Block{block * size, std::min((block + 1) * size, shown) - 1});
+  }
+}
+
+double CentreOf(int device) { return device * kPitch; }
+CanvasPoint PointOf(const Block& block, double aside, double y) {
+  return {(CentreOf(block.first) + CentreOf(block.last)) / 2 + aside, y};
+}
+double WidthOf(const Block& block) {
+  return CentreOf(block.last) - CentreOf(block.first) + 48;
+}
+
+class NodeDrawing {
+ public:
+  explicit NodeDrawing(const ShapeParams& params)
+      : params_(params),
+        tree_(HostTreeOf(params)),
+        devices_(params.devices_per_node),
+        shown_(std::min(devices_, kMostShown)) {}
+
+  TopologyCanvas Draw() {
+    // First, so that it has its colour between nodes.
+    if (params_.nodes > 1) {
+      nic_kind_ = canvas_.Kind(LinkLabel("NIC to the other nodes",
+                                         params_.nic.bytes_per_s,
+                                         params_.nic.latency_s));
+    }
+    DrawDevices();
+    if (params_.nodes > 1) DrawNics();
+    if (params_.has_pcie()) DrawHost();
+    if (shown_ < devices_) {
+      canvas_.Note({-kPitch / 2, y_ + kBoxHeight / 2 + 22},
+                   absl::StrCat("the first ", shown_, " of ", devices_,
+                                " devices of a node"));
+    }
+    return canvas_;
+  }
+
+ private:
+  void DrawDevices() {
+    if (devices_ > 1) {
+      const Block all = {0, shown_ - 1};
+      const CanvasPoint bar = PointOf(all, 0, y_);
+      canvas_.Box(bar, CentreOf(shown_ - 1) + 80, kBoxHeight, "NVSwitch",
+                  kSwitchFill);
+      y_ += 56;
+      const int kind = canvas_.Kind(LinkLabel(
+          "NVLink", params_.nvlink.bytes_per_s, params_.nvlink.latency_s));
+      for (int device = 0; device < shown_; ++device) {
+        canvas_.Line({CentreOf(device), bar.y}, {CentreOf(device), y_}, kind);
+      }
+    }
+    device_y_ = y_;
+    for (int device = 0; device < shown_; ++device) {
+      canvas_.Box({CentreOf(device), y_}, 80, kBoxHeight + 4,
+                  absl::StrCat("gpu", device), kDeviceFill);
+    }
+  }
+
+  void DrawNics() {
+    y_ += 52;
+    const int nics =
+        params_.nics_per_node == 0 ? devices_ : params_.nics_per_node;
+    ForEachBlock(devices_, nics, shown_, [&](int nic, const Block& block) {
+      // Below a device, so that its way to the host goes past it.
+      const double x = CentreOf((block.first + block.last) / 2) - kAside;
+      for (int device = block.first; device <= block.last; ++device) {
+        canvas_.Line({CentreOf(device) - kAside, device_y_}, {x, y_}, -1);
+      }
+      canvas_.Line({x, y_}, {x, y_ + 24}, nic_kind_);
+      canvas_.Box({x, y_}, 44, kBoxHeight, absl::StrCat("nic", nic), kNicFill);
+    });
+  }
+
+  void DrawHost() {
+    y_ += 52;
+    const double switch_y = y_;
+    const int switches = devices_ / params_.pcie_per_switch;
+    const int pcie = canvas_.Kind(LinkLabel(
+        "PCIe to the host", params_.pcie.bytes_per_s, params_.pcie.latency_s));
+    const int root =
+        tree_.has_roots()
+            ? canvas_.Kind(LinkLabel("root to memory", tree_.root.bytes_per_s,
+                                     tree_.root.latency_s))
+            : -1;
+    const double root_y = y_ + 52;
+    const double memory_y = root_y + 52;
+    ForEachBlock(
+        devices_, switches, shown_, [&](int index, const Block& block) {
+          for (int device = block.first; device <= block.last; ++device) {
+            canvas_.Line({CentreOf(device) + kAside, device_y_},
+                         {CentreOf(device) + kAside, switch_y}, -1);
+          }
+          const CanvasPoint centre = PointOf(block, kAside, switch_y);
+          canvas_.Line(centre, {centre.x, root_y}, pcie);
+          canvas_.Box(centre, WidthOf(block), kBoxHeight,
+                      absl::StrCat("pcie", index), kSwitchFill);
+        });
+    ForEachBlock(devices_, tree_.roots, shown_,
+                 [&](int index, const Block& block) {
+                   const CanvasPoint centre = PointOf(block, kAside, root_y);
+                   canvas_.Line(centre, {centre.x, memory_y}, root);
+                   canvas_.Box(centre, WidthOf(block), kBoxHeight,
+                               absl::StrCat("root", index), kSwitchFill);
+                 });
+    DrawMemory(memory_y);
+    y_ = memory_y;
+  }
+
+  void DrawMemory(double y) {
+    const int numa = tree_.crosses_numa()
+                         ? canvas_.Kind(LinkLabel("NUMA node to the first",
+                                                  tree_.numa.bytes_per_s,
+                                                  tree_.numa.latency_s))
+                         : -1;
+    const Block first = {0, std::min(devices_ / tree_.numa_nodes, shown_) - 1};
+    ForEachBlock(
+        devices_, tree_.numa_nodes, shown_, [&](int index, const Block& block) {
+          const CanvasPoint centre = PointOf(block, kAside, y);
+          if (index > 0) {
+            // Below the memories, to each of which the first is joined.
+            const double low = y + 12 + 12 * index;
+            const double to = PointOf(first, kAside, y).x - 5 * index;
+            canvas_.Line(centre, {centre.x, low}, numa);
+            canvas_.Line({centre.x, low}, {to, low}, numa);
+            canvas_.Line({to, low}, {to, y}, numa);
+          }
+          std::string label =
+              tree_.numa_nodes > 1 ? absl::StrCat("mem", index) : "memory";
+          double width = std::max(WidthOf(block), 48.0);
+          // One of several has no room that is not its devices'.
+          constexpr double kWithBandwidth = 110;
+          if (params_.host.bytes_per_s > 0 &&
+              (width >= kWithBandwidth || tree_.numa_nodes == 1)) {
+            width = std::max(width, kWithBandwidth);
+            absl::StrAppend(&label, " ",
+                            FormatBandwidth(params_.host.bytes_per_s *
+                                            devices_ / tree_.numa_nodes));
+          }
+          canvas_.Box(centre, width, kBoxHeight, label, kMemoryFill);
+        });
+    if (tree_.numa_nodes > 1) y_ += 12 * tree_.numa_nodes;
+  }
+
+  const ShapeParams& params_;
+  const HostTree tree_;
+  const int devices_;
+  const int shown_;
+  TopologyCanvas canvas_;
+  double y_ = 0;
+  double device_y_ = 0;
+  int nic_kind_ = -1;
+};
 
 constexpr double kTopologyMargin = 20;
 constexpr double kLeastWidth = 640;
@@ -228,7 +561,7 @@ class NetworkDrawing {
       const bool is_node = vertex < graph_.nodes;
       canvas_.Box(points_[vertex], grid ? 30 : WidthOf(vertex), grid ? 18 : 22,
                   grid ? absl::StrCat(vertex) : names_[vertex],
-                  is_node ? "#DCEBF7" : "#F3E3D3");
+                  is_node ? kDeviceFill : kSwitchFill);
       lowest = std::max(lowest, points_[vertex].y);
       leftmost = std::min(leftmost, points_[vertex].x);
     }
@@ -278,7 +611,7 @@ std::string TopologySvg(const std::vector<TopologyPicture>& pictures) {
     if (picture.params.nodes > 1) {
       add("Between nodes", NetworkDrawing(picture).Draw());
     }
-    add("Inside a node", DrawNode(picture.params));
+    add("Inside a node", NodeDrawing(picture.params).Draw());
     y += 20;
   }
   return absl::StrCat(

@@ -6,7 +6,7 @@
 #include "absl/strings/match.h"
 #include "sim/base/json.h"
 #include "sim/report/cost_report.h"
-#include "sim/report/html_sections.h"
+#include "sim/report/html.h"
 
 namespace pipewright::throughput_test {
 namespace {

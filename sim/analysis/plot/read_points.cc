@@ -1,6 +1,7 @@
 #include "sim/analysis/plot/read_points.h"
 
 #include <cmath>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -12,7 +13,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "sim/analysis/plot/report_path.h"
-#include "sim/analysis/plot/sweep_bases.h"
 #include "sim/analysis/sweep/reader.h"
 #include "sim/analysis/sweep/result.h"
 #include "sim/base/error_parts.h"
@@ -276,6 +276,49 @@ Json JsonOf(const SweepCell& cell) {
     default:
       return {};
   }
+}
+
+// Configurations that the sweeps of one file started from (SweepReader::bases).
+constexpr size_t kLinesOfBase = 4;  // that a warning shows
+
+// "base 1" for index 0.
+std::string BaseName(int base) { return absl::StrCat("base ", base + 1); }
+
+// What --base may be where these are in use.
+std::string AllowedBases(const std::set<int>& bases) {
+  if (bases.empty()) return "only with files of sweep that have rows";
+  return absl::StrJoin(bases, " or ", [](std::string* out, int base) {
+    absl::StrAppend(out, base + 1);
+  });
+}
+
+// "runs.sqlite: its rows are of 2 bases, ...", with what each has of its own.
+std::string BasesWarning(const std::string& file, const SweepReader& store,
+                         const std::set<int>& used) {
+  std::map<std::string, size_t> count;
+  std::vector<std::string> texts;
+  for (const int base : used) {
+    for (const absl::string_view line :
+         absl::StrSplit(store.bases()[base], '\n', absl::SkipEmpty())) {
+      ++count[std::string(line)];
+    }
+  }
+  for (const int base : used) {
+    std::vector<std::string> own =
+        absl::StrSplit(store.bases()[base], '\n', absl::SkipEmpty());
+    std::erase_if(own, [&](const std::string& line) {
+      return count[line] == used.size();
+    });
+    const bool more = own.size() > kLinesOfBase;
+    if (more) own.resize(kLinesOfBase);
+    texts.push_back(own.empty() ? BaseName(base)
+                                : absl::StrCat(BaseName(base), " (",
+                                               absl::StrJoin(own, ", "),
+                                               more ? ", ..." : "", ")"));
+  }
+  return absl::StrCat(file, ": its rows are of ", used.size(),
+                      " bases, which may differ in work; --base draws one: ",
+                      absl::StrJoin(texts, ", "));
 }
 
 // Rows of this version of the model that have a report. The others would be

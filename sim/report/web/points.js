@@ -20,7 +20,7 @@ PW.unitOfPath = (name, largest) => {
   return ['', 1];
 };
 
-// As ParetoFront in sim/analysis/plot/figure_parts.cc. `rows`: those that count.
+// As ParetoFront in sim/analysis/plot/figure.cc. `rows`: those that count.
 PW.paretoFront = (rows, x, y, moreX, moreY) => {
   const signX = moreX ? -1 : 1;
   const signY = moreY ? -1 : 1;

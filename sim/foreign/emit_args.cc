@@ -237,9 +237,17 @@ void Emitter::Recomputation() {
   switch (training.recompute) {
     case Recompute::kNone:
       return;
-    case Recompute::kSelective:
+    case Recompute::kSelective: {
       Flag("recompute-granularity selective");
-      return Flag("recompute-modules core_attn");
+      std::string modules;
+      for (const ChoiceRow& row : RecomputeModuleChoices()) {
+        if ((training.recompute_modules & row.value) != 0) {
+          absl::StrAppend(&modules, " ", row.name);
+        }
+      }
+      Hold("strategy.recompute_modules");
+      return Flag(absl::StrCat("recompute-modules", modules));
+    }
     case Recompute::kNormActivation:
       Flag("recompute-granularity selective");
       Flag("recompute-modules layernorm moe_act");
@@ -324,6 +332,11 @@ void Emitter::Kernels() {
                                      : block ? "blockwise"
                                      : mx    ? "mxfp8"
                                              : "tensorwise"));
+    if (training.narrow_weights) {
+      Flag("fp8-param-gather");
+      if (mx) Flag("reuse-grad-buf-for-mxfp8-param-ag");
+      Hold("strategy.narrow_weights");
+    }
     if (training.execution.fp8_attention) {
       Flag("fp8-dot-product-attention");
       Hold("strategy.fp8_attention");

@@ -565,13 +565,23 @@ absl::Status Emitter::Torchtitan() {
     Hold("strategy.split");
     Hold("strategy.vpp");
   }
-  const bool full = training.recompute == Recompute::kFull;
+  const Recompute recompute = training.recompute;
+  const bool full = recompute == Recompute::kFull;
+  const bool every_nth = full && training.recompute_every > 1;
   absl::StrAppend(&text, "\n[activation_checkpoint]\nmode = \"",
-                  full                                     ? "full"
-                  : training.recompute == Recompute::kNone ? "none"
-                                                           : "selective",
+                  full && !every_nth              ? "full"
+                  : recompute == Recompute::kNone ? "none"
+                                                  : "selective",
                   "\"\n");
-  if (full || training.recompute == Recompute::kNone) {
+  if (every_nth) {
+    absl::StrAppend(&text, "selective_ac_option = \"", training.recompute_every,
+                    "\"\n");
+    Hold("strategy.recompute_every");
+  } else if (recompute == Recompute::kOpSelective) {
+    absl::StrAppend(&text, "selective_ac_option = \"op\"\n");
+  }
+  if (full || recompute == Recompute::kNone ||
+      recompute == Recompute::kOpSelective) {
     Hold("strategy.recompute");
   }
   out.text = absl::StrCat(

@@ -215,6 +215,10 @@ TEST_CASE("arguments: Megatron's recomputation and sharding", "[foreign]") {
   const auto sharding = [](const char* kind) {
     return Fields{{"strategy.data_parallel", kind}};
   };
+  const auto modules = [&](const char* names) {
+    return With(recompute("selective"),
+                {{"strategy.recompute_modules", names}});
+  };
   const std::string fsdp =
       "--use-megatron-fsdp --ckpt-format fsdp_dtensor "
       "--data-parallel-sharding-strategy ";
@@ -229,10 +233,17 @@ TEST_CASE("arguments: Megatron's recomputation and sharding", "[foreign]") {
           {"--recompute-granularity selective", recompute("selective")},
           {"--recompute-activations", recompute("selective")},
           {"--recompute-granularity selective --recompute-modules core_attn",
-           recompute("selective")},
+           modules("core_attn")},
           {"--recompute-granularity selective --recompute-modules moe_act "
            "layernorm",
-           recompute("norm-activation")},
+           modules("moe_act,layernorm")},
+          {"--recompute-granularity selective --recompute-modules mla_up_proj "
+           "mlp moe shared_experts",
+           modules("mla_up_proj,mlp,moe,shared_experts")},
+          {"--moe-layer-recompute", modules("core_attn,moe")},
+          {"--recompute-granularity selective --recompute-modules moe "
+           "--moe-layer-recompute",
+           modules("moe")},
           {"--use-distributed-optimizer", sharding("zero1")},
           {"--use-distributed-optimizer --overlap-grad-reduce "
            "--overlap-param-gather",
@@ -417,7 +428,8 @@ TEST_CASE("arguments: Megatron's flags as a recipe in YAML", "[foreign]") {
                    {"strategy.pp", "3"},
                    {"strategy.dp", "3"},
                    {"strategy.sequence_parallel", "true"},
-                   {"strategy.recompute", "norm-activation"},
+                   {"strategy.recompute", "selective"},
+                   {"strategy.recompute_modules", "layernorm,moe_act"},
                    {"strategy.data_parallel", "zero1"},
                    {"strategy.microbatch_size", "2"},
                    {"strategy.microbatches", "4"}})));
@@ -545,8 +557,7 @@ TEST_CASE("arguments: torchtitan's", "[foreign]") {
             {{"model.preset", "llama3-8b"},
              {"strategy.vpp", "1"},
              {"strategy.layers", "16,16"}})},
-      {model + "\"70B\"",
-       {{"model.preset", "llama3-70b"}, {"strategy.recompute_layers", "40"}}},
+      {model + "\"70B\"", {{"model.preset", "llama3-70b"}}},
       {"[model]\nname = \"other\"\nflavor = \"8B\"", {}},
       {"[optimizer]\nimplementation = \"fused\"",
        {{"strategy.fused_optimizer", "true"}}},

@@ -875,7 +875,12 @@ TEST_CASE("arguments: what is written for torchtitan", "[foreign]") {
   CHECK_FALSE(absl::StrContains(model.text, "flavor"));
   CHECK(absl::StrContains(model.text, "# pipewright: model.preset=llama2-7b"));
   CHECK(absl::StrContains(absl::StrJoin(model.notes, "\n"), "no flavor"));
-  const EmittedArgs nth = changed("strategy.recompute_every", "3");
+  auto every = fields;
+  for (auto& [field, value] : every) {
+    if (field == "strategy.recompute") value = "full";
+  }
+  every.emplace_back("strategy.recompute_every", "3");
+  const EmittedArgs nth = Emitted(every, ForeignForm::kTorchtitan, "");
   CHECK(absl::StrContains(
       nth.text, "mode = \"selective\"\nselective_ac_option = \"3\"\n"));
   CHECK_FALSE(absl::StrContains(nth.text, "strategy.recompute"));

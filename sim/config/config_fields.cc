@@ -62,6 +62,20 @@ const std::vector<ChoiceRow>& GraphPartChoices() {
   return rows;
 }
 
+const std::vector<ChoiceRow>& RecomputeModuleChoices() {
+  using Module = RecomputeModule;
+  static const std::vector<ChoiceRow> rows = {
+      {"core_attn", static_cast<int>(Module::kCoreAttention)},
+      {"moe_act", static_cast<int>(Module::kExpertActivation)},
+      {"layernorm", static_cast<int>(Module::kNorms)},
+      {"mla_up_proj", static_cast<int>(Module::kLatentUp)},
+      {"mlp", static_cast<int>(Module::kDense)},
+      {"moe", static_cast<int>(Module::kExperts)},
+      {"shared_experts", static_cast<int>(Module::kSharedExperts)},
+  };
+  return rows;
+}
+
 std::string NumbersOf(const ConfigField& field) {
   switch (field.kind) {
     case FieldKind::kInt:

@@ -91,5 +91,7 @@ const std::vector<ChoiceRow>& OptimizerPlacementChoices();
 const std::vector<ChoiceRow>& PackerChoices();
 // Values of strategy.graph_parts, OpPart.
 const std::vector<ChoiceRow>& GraphPartChoices();
+// Values of strategy.recompute_modules, RecomputeModule.
+const std::vector<ChoiceRow>& RecomputeModuleChoices();
 
 }  // namespace pipewright

@@ -17,6 +17,19 @@ const char* NeedsLayers(const RunFacts& facts) {
   return Unless(!facts.free_network(), "on any time while hops are free");
 }
 
+// Does any layer have work that runs again?
+bool AnyRunsAgain(const RunFacts& facts) {
+  const PreparedModel& model = *facts.run().prepared_model;
+  for (const std::vector<StageBlock>& blocks : model.layout.stages) {
+    for (const StageBlock& block : blocks) {
+      for (const ModelOp& op : model.Ops(block.kind, block.first_layer)) {
+        if (RecomputedPart(op, model.training.recompute) > 0) return true;
+      }
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 const std::vector<IdleRule>& StrategyRules() {
@@ -313,10 +326,20 @@ const std::vector<IdleRule>& TrainingRules() {
          const StrategyChoice& strategy = facts.config().strategy;
          if (*strategy.recompute == Recompute::kNone) return Unless(true, "");
          if (facts.model() == nullptr) return kNoModel;
-         return Unless(*strategy.recompute != Recompute::kSelective ||
-                           !facts.training()->flash_attention ||
-                           facts.config().costs.recompute_s,
-                       "with flash attention, which stores no scores");
+         return Unless(AnyRunsAgain(facts),
+                       "as no layer has a module of strategy.recompute_modules");
+       }},
+      {{"strategy.recompute_modules"},
+       [](const RunFacts& facts) {
+         if (!facts.recomputes() ||
+             facts.training()->recompute != Recompute::kSelective) {
+           return "unless strategy.recompute is selective";
+         }
+         return Unless(AnyRunsAgain(facts), "as no layer has such a module");
+       }},
+      {{"strategy.narrow_weights"},
+       [](const RunFacts& facts) {
+         return Unless(facts.model() != nullptr, kNoModel);
        }},
       {{"strategy.offload_chunks", "strategy.offload_fraction"},
        [](const RunFacts& facts) {
@@ -360,7 +383,7 @@ const std::vector<IdleRule>& TrainingRules() {
                        "unless estimated layers are sharded one by one "
                        "(costs.analytic, strategy.shard_blocks layer)");
        }},
-      {{"strategy.recompute_layers"},
+      {{"strategy.recompute_layers", "strategy.recompute_every"},
        [](const RunFacts& facts) {
          return Unless(facts.recomputes(),
                        "unless strategy.recompute is given");

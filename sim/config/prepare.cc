@@ -144,6 +144,12 @@ absl::StatusOr<PreparedRun> PrepareAlike(const RunConfig& given,
       *std::move(profile), std::move(slice_factor), context, &run.warnings);
   if (!costs.ok()) return refusal(costs.status());
   run.costs = *std::move(costs);
+  if (model && run.costs.device) {
+    // Transformer Engine transposes weights in 8 bit for Hopper alone
+    // (pytorch/utils.py, is_non_tn_fp8_gemm_supported).
+    run.prepared_model->training.reads_both_ways =
+        run.costs.device->architecture == "blackwell";
+  }
   PassCosts planned = run.costs.passes;
   if (scales != nullptr) ScaleOtherTimes(config, *scales, &planned);
   PW_ASSIGN_OR_RETURN(

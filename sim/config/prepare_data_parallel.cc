@@ -166,9 +166,7 @@ absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
   }
   if (TraitsOf(lower.data_parallel).shards_weights && model &&
       !config.costs.gradient_bytes) {
-    for (const double parameters : StoredParameters(*model)) {
-      lower.parameter_bytes.push_back(parameters * training.weight_bytes);
-    }
+    lower.parameter_bytes = GatheredWeights(*model);
     if (model->spec.frozen_layers > 0) {
       lower.layers.stages = LayerShares(*model);
     }

@@ -6,37 +6,37 @@
 #include "sim/config/prepare_parts.h"
 
 namespace pipewright {
-namespace {
 
-constexpr char kGraphParts[] = "strategy.graph_parts";
-
-absl::StatusOr<uint8_t> GraphPartsOf(const RunConfig& config) {
-  uint8_t parts = 0;
-  for (const std::string& name : config.strategy.graph_parts) {
+absl::StatusOr<uint8_t> BitsOf(const RunConfig& config, const char* field,
+                               const std::vector<std::string>& names,
+                               const std::vector<ChoiceRow>& rows) {
+  uint8_t bits = 0;
+  for (const std::string& name : names) {
     int found = 0;
     std::string known;
-    for (const ChoiceRow& row : GraphPartChoices()) {
+    for (const ChoiceRow& row : rows) {
       if (row.name == name) found = row.value;
       absl::StrAppend(&known, known.empty() ? "" : ", ", row.name);
     }
-    if (found == 0) return BadValue(config.Field(kGraphParts), name, known);
-    if ((parts & found) != 0) {
-      return BadValue(config.Field(kGraphParts), absl::StrCat(name, " twice"),
+    if (found == 0) return BadValue(config.Field(field), name, known);
+    if ((bits & found) != 0) {
+      return BadValue(config.Field(field), absl::StrCat(name, " twice"),
                       absl::StrCat("each of ", known, " once"));
     }
-    parts = static_cast<uint8_t>(parts | found);
+    bits = static_cast<uint8_t>(bits | found);
   }
-  return parts;
+  return bits;
 }
-
-}  // namespace
 
 absl::StatusOr<Execution> PrepareExecution(const RunConfig& config) {
   const StrategyChoice& choice = config.strategy;
   Execution out;
   out.launch = choice.launch.value_or(out.launch);
   if (!choice.graph_parts.empty()) {
-    PW_ASSIGN_OR_RETURN(out.graph_parts, GraphPartsOf(config));
+    PW_ASSIGN_OR_RETURN(
+        out.graph_parts,
+        BitsOf(config, "strategy.graph_parts", choice.graph_parts,
+               GraphPartChoices()));
   }
   out.etp = choice.etp.value_or(out.etp);
   out.expert_load = choice.expert_load.value_or(out.expert_load);

@@ -215,8 +215,13 @@ absl::StatusOr<TrainingSpec> PrepareTraining(
     const RunConfig& config, const RunSizes& sizes,
     const std::optional<ModelSpec>& model);
 
-// Launches and exchanges of layers. Error: a part of strategy.graph_parts that
-// is none, or stands there twice.
+// Values of the rows that `names` are of, as bits. Error: a name that is none of
+// them, or stands there twice.
+absl::StatusOr<uint8_t> BitsOf(const RunConfig& config, const char* field,
+                               const std::vector<std::string>& names,
+                               const std::vector<ChoiceRow>& rows);
+
+// Launches and exchanges of layers. Error: as BitsOf, for strategy.graph_parts.
 absl::StatusOr<Execution> PrepareExecution(const RunConfig& config);
 
 // rank_of_stage[stage] matters for the balanced split. Error: layers that do
@@ -255,6 +260,8 @@ double PrepareHopBytes(const RunConfig& config,
 std::vector<double> TrainedParameters(const PreparedModel& model);
 // The same with those that are frozen, which sharded weights are gathered of.
 std::vector<double> StoredParameters(const PreparedModel& model);
+// Bytes that ZeRO 1 gathers of the same.
+std::vector<double> GatheredWeights(const PreparedModel& model);
 
 // [stage][layer]; embedding and head go with the layer next to them.
 std::vector<std::vector<LayerShare>> LayerShares(const PreparedModel& model);

@@ -111,6 +111,11 @@ PassWorks WorksOfRun(const RunConfig& config, const SampleCost& cost,
     training.flash_attention = strategy.attention == Attention::kFlash;
   }
   training.recompute = strategy.recompute.value_or(Recompute::kNone);
+  // PrepareTraining says what is wrong with them.
+  const absl::StatusOr<uint8_t> modules =
+      BitsOf(config, "strategy.recompute_modules", strategy.recompute_modules,
+             RecomputeModuleChoices());
+  if (modules.ok() && *modules != 0) training.recompute_modules = *modules;
   const auto chunks = static_cast<double>(strategy.recompute_chunks.size());
   const double part =
       chunks == 0 ? 1 : std::min(1.0, chunks / strategy.vpp.value_or(1));

@@ -1,6 +1,7 @@
 // How the model is trained and laid out, and the bytes that follow from it.
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,7 @@
 #include "sim/base/status.h"
 #include "sim/config/config_fields.h"
 #include "sim/config/prepare_parts.h"
+#include "sim/model/precision.h"
 
 namespace pipewright {
 namespace {
@@ -183,9 +185,21 @@ absl::StatusOr<TrainingSpec> PrepareTraining(
   training.microbatch_size = strategy.microbatch_size.value_or(1);
   training.slices = sizes.slices;
   training.recompute = strategy.recompute.value_or(training.recompute);
+  if (!strategy.recompute_modules.empty()) {
+    PW_ASSIGN_OR_RETURN(
+        training.recompute_modules,
+        BitsOf(config, "strategy.recompute_modules", strategy.recompute_modules,
+               RecomputeModuleChoices()));
+  }
   PW_RETURN_IF_ERROR(TakeRecomputeChunks(config, sizes.vpp, &training));
   PW_RETURN_IF_ERROR(TakeOffloadedTensors(config, &training));
   training.recompute_layers = strategy.recompute_layers.value_or(0);
+  training.recompute_every = strategy.recompute_every.value_or(1);
+  if (strategy.recompute_layers && strategy.recompute_every) {
+    return BadValue(config.Field("strategy.recompute_every"),
+                    absl::StrCat(*strategy.recompute_every),
+                    "absent with strategy.recompute_layers");
+  }
   training.plain_cross_entropy = strategy.plain_cross_entropy.value_or(false);
   training.stops_early = strategy.recompute_stops_early.value_or(false);
   training.whole_gradients =
@@ -204,6 +218,13 @@ absl::StatusOr<TrainingSpec> PrepareTraining(
   training.keeps_narrow_weights =
       strategy.framework != Framework::kTorchtitan &&
       strategy.framework != Framework::kDeepSpeed;
+  training.narrow_weights = strategy.narrow_weights.value_or(false);
+  if (training.narrow_weights && !(training.keeps_narrow_weights &&
+                                   IsNarrow(training.precision))) {
+    return BadValue(config.Field("strategy.narrow_weights"), "true",
+                    "false unless strategy.precision has 8 or 4 bit and "
+                    "strategy.framework is megatron or absent");
+  }
   training.gradient_bytes =
       strategy.gradient_bytes_per_parameter.value_or(training.gradient_bytes);
   training.master_bytes =
@@ -264,9 +285,11 @@ double PrepareHopBytes(const RunConfig& config,
 
 namespace {
 
-// [stage]; without those that are frozen, or with them.
-std::vector<double> ParametersOfStages(const PreparedModel& model,
-                                       bool frozen_too) {
+// Sums of `weigh` over the parameters of each stage; without those that are
+// frozen, or with them.
+std::vector<double> ParametersOfStages(
+    const PreparedModel& model, bool frozen_too,
+    const std::function<double(const ModelOp&)>& weigh) {
   const double expert_share = ExpertShare(model.training);
   const std::set<int> has_table =
       RanksWithTable(model.layout, model.rank_of_stage);
@@ -285,7 +308,8 @@ std::vector<double> ParametersOfStages(const PreparedModel& model,
           // On one rank a tied table has one gradient.
           if (op.is_frozen && !frozen_too) continue;
           if (op.is_tied && has_embedding) continue;
-          sum += times * op.parameters * (op.is_expert ? expert_share : 1);
+          sum += times * op.parameters * weigh(op) *
+                 (op.is_expert ? expert_share : 1);
         }
       }
     }
@@ -297,11 +321,19 @@ std::vector<double> ParametersOfStages(const PreparedModel& model,
 }  // namespace
 
 std::vector<double> TrainedParameters(const PreparedModel& model) {
-  return ParametersOfStages(model, false);
+  return ParametersOfStages(model, false, [](const ModelOp&) { return 1.0; });
 }
 
 std::vector<double> StoredParameters(const PreparedModel& model) {
-  return ParametersOfStages(model, true);
+  return ParametersOfStages(model, true, [](const ModelOp&) { return 1.0; });
+}
+
+std::vector<double> GatheredWeights(const PreparedModel& model) {
+  const TrainingSpec& training = model.training;
+  return ParametersOfStages(model, true, [&](const ModelOp& op) {
+    return IsNarrowWeight(training, op) ? GatheredWeightBytes(training)
+                                        : training.weight_bytes;
+  });
 }
 
 double TiedGradientBytes(const PreparedModel& model) {

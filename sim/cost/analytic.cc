@@ -81,16 +81,6 @@ double CastBytes(const TrainingSpec& training) {
   return training.master_bytes + (is_gathered ? 2 : training.weight_bytes);
 }
 
-// Number of a stage's next `count` layers that are recomputed.
-double RecomputedCount(const TrainingSpec& training, double count,
-                       double* before) {
-  if (training.recompute_layers == 0) return count;
-  const double left =
-      std::clamp(training.recompute_layers - *before, 0.0, count);
-  *before += count;
-  return left;
-}
-
 struct StageParameters {
   double dense = 0;
   double expert = 0;
@@ -602,7 +592,8 @@ PassCosts AnalyticCosts(const BlockPrices& prices, const StageLayout& layout,
       const bool is_layer =
           block.kind != BlockKind::kEmbedding && block.kind != BlockKind::kHead;
       const double recomputed =
-          is_layer ? RecomputedCount(training, times, &layers_before) : 0;
+          is_layer ? training.RecomputedLayers(layers_before, times) : 0;
+      if (is_layer) layers_before += times;
       if (sum.recompute > 0) {
         const double again = recomputed * training.slices;
         seconds.recompute_s += again * sum.recompute;

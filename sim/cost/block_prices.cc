@@ -170,7 +170,8 @@ BlockSeconds SumBlock(const TrainingSpec& training,
   if (first >= 0 && options.launch_s > 0) {
     const double waiting_s = WaitingSeconds(times, first);
     sum.passes[kForward] += waiting_s;
-    if (runs_backward && recompute == Recompute::kFull) {
+    if (runs_backward && recompute != Recompute::kOpSelective &&
+        RecomputedPart(ops[first], recompute) > 0) {
       sum.recompute += waiting_s;
     }
   }

@@ -54,18 +54,24 @@ absl::Status CheckSupported(const TrainingSpec& training) {
                     "1 with costs.profile (no pass is measured with context "
                     "parallelism)");
   }
-  if (training.recompute == Recompute::kNormActivation ||
-      training.recompute == Recompute::kOpSelective) {
+  if (training.recompute != Recompute::kNone &&
+      training.recompute != Recompute::kFull) {
     return BadValue("strategy.recompute",
-                    training.recompute == Recompute::kOpSelective
+                    training.recompute == Recompute::kSelective
+                        ? "selective"
+                    : training.recompute == Recompute::kOpSelective
                         ? "op-selective"
                         : "norm-activation",
                     "none, full with costs.profile");
   }
+  const auto absent = [](const char* field, int value) {
+    return BadValue(field, absl::StrCat(value), "absent with costs.profile");
+  };
   if (training.recompute_layers > 0) {
-    return BadValue("strategy.recompute_layers",
-                    absl::StrCat(training.recompute_layers),
-                    "absent with costs.profile");
+    return absent("strategy.recompute_layers", training.recompute_layers);
+  }
+  if (training.recompute_every > 1) {
+    return absent("strategy.recompute_every", training.recompute_every);
   }
   if (IsNarrow(training.precision) && training.precision != Precision::kFp8) {
     return BadValue("strategy.precision", PrecisionName(training.precision),

@@ -29,13 +29,14 @@ struct PrecisionRow {
   const char* words;  // that a recipe's name has
   const char* key;
   const char* value;
+  bool narrow_weights;  // fp8_param_gather
 };
 constexpr PrecisionRow kRecipes[] = {
-    {"nvfp4", "fp4", "e2m1"},
-    {"mxfp8", "fp8_recipe", "mxfp8"},
-    {"current_scaling", "fp8_recipe", "tensorwise"},
-    {"subchannel_scaling", "fp8_recipe", "blockwise"},
-    {"fp8", "fp8_recipe", "delayed"},
+    {"nvfp4", "fp4", "e2m1", false},
+    {"mxfp8", "fp8_recipe", "mxfp8", true},
+    {"current_scaling", "fp8_recipe", "tensorwise", true},
+    {"subchannel_scaling", "fp8_recipe", "blockwise", false},
+    {"fp8", "fp8_recipe", "delayed", true},
 };
 
 // mixed_precision: the name of a recipe in place of a section.
@@ -53,6 +54,7 @@ std::vector<GivenKey> KeysOfRecipe(const GivenKey& given) {
     if (!absl::StrContains(name, row.words)) continue;
     add(row.key, row.value);
     if (std::string(row.key) == "fp8_recipe") add("fp8", "hybrid");
+    if (row.narrow_weights) add("fp8_param_gather", "true");
     break;
   }
   return keys;

@@ -237,9 +237,17 @@ void Emitter::Recomputation() {
   switch (training.recompute) {
     case Recompute::kNone:
       return;
-    case Recompute::kSelective:
+    case Recompute::kSelective: {
       Flag("recompute-granularity selective");
-      return Flag("recompute-modules core_attn");
+      std::string modules;
+      for (const ChoiceRow& row : RecomputeModuleChoices()) {
+        if ((training.recompute_modules & row.value) != 0) {
+          absl::StrAppend(&modules, " ", row.name);
+        }
+      }
+      Hold("strategy.recompute_modules");
+      return Flag(absl::StrCat("recompute-modules", modules));
+    }
     case Recompute::kNormActivation:
       Flag("recompute-granularity selective");
       Flag("recompute-modules layernorm moe_act");
@@ -324,6 +332,11 @@ void Emitter::Kernels() {
                                      : block ? "blockwise"
                                      : mx    ? "mxfp8"
                                              : "tensorwise"));
+    if (training.narrow_weights) {
+      Flag("fp8-param-gather");
+      if (mx) Flag("reuse-grad-buf-for-mxfp8-param-ag");
+      Hold("strategy.narrow_weights");
+    }
     if (training.execution.fp8_attention) {
       Flag("fp8-dot-product-attention");
       Hold("strategy.fp8_attention");
@@ -552,13 +565,23 @@ absl::Status Emitter::Torchtitan() {
     Hold("strategy.split");
     Hold("strategy.vpp");
   }
-  const bool full = training.recompute == Recompute::kFull;
+  const Recompute recompute = training.recompute;
+  const bool full = recompute == Recompute::kFull;
+  const bool every_nth = full && training.recompute_every > 1;
   absl::StrAppend(&text, "\n[activation_checkpoint]\nmode = \"",
-                  full                                     ? "full"
-                  : training.recompute == Recompute::kNone ? "none"
-                                                           : "selective",
+                  full && !every_nth              ? "full"
+                  : recompute == Recompute::kNone ? "none"
+                                                  : "selective",
                   "\"\n");
-  if (full || training.recompute == Recompute::kNone) {
+  if (every_nth) {
+    absl::StrAppend(&text, "selective_ac_option = \"", training.recompute_every,
+                    "\"\n");
+    Hold("strategy.recompute_every");
+  } else if (recompute == Recompute::kOpSelective) {
+    absl::StrAppend(&text, "selective_ac_option = \"op\"\n");
+  }
+  if (full || recompute == Recompute::kNone ||
+      recompute == Recompute::kOpSelective) {
     Hold("strategy.recompute");
   }
   out.text = absl::StrCat(

@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -19,6 +20,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "sim/base/status.h"
+#include "sim/config/config_fields.h"
 #include "sim/foreign/key_reader.h"
 #include "sim/foreign/layer_pattern.h"
 
@@ -767,38 +769,43 @@ class MegatronFile {
       }
       return absl::OkStatus();
     }
-    if (granularity != "selective" && !keys_.On("recompute_activations")) {
+    const bool moe = keys_.On("moe_layer_recompute");
+    if (granularity != "selective" && !keys_.On("recompute_activations") &&
+        !moe) {
       keys_.Set("strategy.recompute", "none", "recompute_granularity");
       return absl::OkStatus();
     }
-    RecomputeModules(modules);
+    RecomputeModules(modules, moe);
     return absl::OkStatus();
   }
 
-  void RecomputeModules(const std::vector<std::string>& modules) {
-    bool norms = false;
-    bool core = modules.empty();
+  // `moe`: the old word for the module.
+  void RecomputeModules(const std::vector<std::string>& modules, bool moe) {
+    std::vector<std::string> names;
+    if (moe && modules.empty()) names = {"core_attn"};
+    if (moe) names.push_back("moe");
     for (const std::string& given : modules) {
       for (const absl::string_view module : absl::StrSplit(
                absl::StrReplaceAll(
                    given, {{"[", ""}, {"]", ""}, {"'", ""}, {"\"", ""}}),
                absl::ByAnyChar(", "), absl::SkipEmpty())) {
-        if (module == "core_attn") {
-          core = true;
-        } else if (module == "layernorm" || module == "moe_act") {
-          norms = true;
+        const bool known =
+            absl::c_any_of(RecomputeModuleChoices(),
+                           [&](const auto& row) { return row.name == module; });
+        if (known) {
+          if (!absl::c_linear_search(names, module)) names.emplace_back(module);
         } else {
           keys_.NotModelled("recompute_modules",
                             absl::StrCat("recomputation of ", module));
         }
       }
     }
-    keys_.Set("strategy.recompute",
-              norms  ? "norm-activation"
-              : core ? "selective"
-                     : "none",
+    const bool none = names.empty() && !modules.empty();
+    keys_.Set("strategy.recompute", none ? "none" : "selective",
               "recompute_modules");
-    if (norms && core && !keys_.On("use_flash_attn")) return;
+    if (names.empty()) return;
+    keys_.Set("strategy.recompute_modules", absl::StrJoin(names, ","),
+              "recompute_modules");
   }
 
   void Kernels() {
@@ -831,6 +838,9 @@ class MegatronFile {
                 : recipe == "mxfp8"     ? "mxfp8"
                                         : "fp8",
                 "fp8");
+      if (keys_.On("fp8_param_gather")) {
+        keys_.Set("strategy.narrow_weights", "true", "fp8_param_gather");
+      }
       if (keys_.On("fp8_dot_product_attention")) {
         keys_.Set("strategy.fp8_attention", "true",
                   "fp8_dot_product_attention");

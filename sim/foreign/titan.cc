@@ -409,14 +409,8 @@ class TitanFile {
       keys_.Set("strategy.recompute", "op-selective", kMode);
     } else if (absl::SimpleAtoi(option, &every) && every > 0) {
       keys_.Set("strategy.recompute", "full", kMode);
-      const int64_t held = layers_ / std::max<int64_t>(pp_, 1);
-      if (every > 1 && held > 0) {
-        keys_.Set("strategy.recompute_layers",
-                  absl::StrCat(std::max<int64_t>(held / every, 1)), kOption);
-        keys_.Note(
-            absl::StrCat("every ", every,
-                         ". layer is recomputed; as many are taken at the "
-                         "start of each stage"));
+      if (every > 1) {
+        keys_.Set("strategy.recompute_every", absl::StrCat(every), kOption);
       }
     } else {
       return keys_.Wrong(kOption, "op, or a whole number");

@@ -23,14 +23,16 @@ void Keep(Recompute recompute, double checkpoint, WalkOp* at) {
   at->linear = at->part * op.saved_until_weight;
   at->saved = at->linear + at->part * op.saved_until_backward;
   at->kept = at->saved;
-  if (at->whole_block) {
+  if (recompute == Recompute::kFull) {
     at->kept = checkpoint;
-  } else if (recompute == Recompute::kOpSelective) {
-    at->kept -= at->part * (op.selective_backward + op.recomputable_weight);
-  } else if (IsRecomputed(op, recompute)) {
-    at->kept -= at->part * (op.recomputable_backward + op.recomputable_weight);
+    at->linear_again = std::min(at->linear, at->saved - at->kept);
+  } else if (recompute != Recompute::kNone) {
+    const Rerun& rerun = op.RerunOf(recompute);
+    at->kept -= at->part * (rerun.backward + rerun.weight);
+    at->linear_again = at->part * rerun.weight;
   }
   at->again = at->saved - at->kept;
+  at->runs_again = recompute == Recompute::kFull || at->again > 0;
 }
 
 // Are layers gathered and reduced one by one?
@@ -47,15 +49,15 @@ MemoryBytes FixedBytes(const ModelOp& op, const TrainingSpec& training) {
     return std::llround(training.zero >= from_zero ? all / shards : all);
   };
   MemoryBytes fixed;
-  fixed[MemoryKind::kWeights] = share(training.weight_bytes, 3);
   // Under ZeRO 3 weights are gathered, and cast, for each pass.
-  const bool linear =
-      op.kind == OpClass::kGemm || op.kind == OpClass::kGroupedGemm;
-  if (training.keeps_narrow_weights && linear && !op.is_wide &&
-      IsNarrow(training.precision) && (training.zero < 3 || shards == 1)) {
-    fixed[MemoryKind::kWeights] +=
-        share(2 * OperandBytes(training.precision), 3);
-  }
+  const bool keeps_narrow = training.keeps_narrow_weights && IsLinear(op) &&
+                            !op.is_wide && IsNarrow(training.precision) &&
+                            (training.zero < 3 || shards == 1);
+  const bool narrow_alone = IsNarrowWeight(training, op);
+  fixed[MemoryKind::kWeights] =
+      share((narrow_alone ? 0 : training.weight_bytes) +
+                (narrow_alone || keeps_narrow ? NarrowWeightBytes(training) : 0),
+            3);
   if (op.is_frozen) return fixed;
   // If layers are sharded (FSDP2, odc), a shard is of the master weights alone
   // and is cast when it is gathered. Without any the weights are what is cast.
@@ -108,8 +110,9 @@ void AddFixed(const std::vector<ModelOp>& ops, const TrainingSpec& training,
 // A layer's first op keeps the layer's input, all of which full recomputation
 // keeps.
 void AddBlock(const std::vector<ModelOp>& ops, const StageBlock& block,
-              double boundary, Recompute recompute, int recompute_layers,
-              const OffloadedTensors& offloaded, std::vector<WalkOp>* walk) {
+              double boundary, Recompute recompute,
+              const TrainingSpec& training, std::vector<WalkOp>* walk) {
+  const OffloadedTensors& offloaded = training.offloaded;
   const int first_block = walk->empty() ? 0 : walk->back().block + 1;
   int64_t first_layer = 0;
   for (const WalkOp& at : *walk) {
@@ -118,6 +121,7 @@ void AddBlock(const std::vector<ModelOp>& ops, const StageBlock& block,
   for (int64_t copy = 0; copy < block.count; ++copy) {
     bool first = true;
     bool behind = false;  // attention
+    const size_t begin = walk->size();
     for (const ModelOp& op : ops) {
       behind |= op.name == kFeedForwardNorm;
       WalkOp at;
@@ -127,9 +131,15 @@ void AddBlock(const std::vector<ModelOp>& ops, const StageBlock& block,
       if (IsLayer(block.kind)) at.layer = first_layer + copy;
       const bool again =
           IsLayer(block.kind) &&
-          (recompute_layers == 0 || first_layer + copy < recompute_layers);
+          training.RecomputedLayers(static_cast<double>(first_layer + copy),
+                                    1) > 0;
       const Recompute here = again ? recompute : Recompute::kNone;
-      at.whole_block = here == Recompute::kFull;
+      at.remade_at = walk->size();
+      if (here == Recompute::kFull) {
+        at.remade_at = begin + ops.size() - 1;
+      } else if (here == Recompute::kSelective && op.remade_at >= 0) {
+        at.remade_at = begin + op.remade_at;
+      }
       at.stream = IsLayer(block.kind) ? boundary : 0;
       const double input =
           std::min(boundary, op.saved_until_backward + op.saved_until_weight);
@@ -139,6 +149,10 @@ void AddBlock(const std::vector<ModelOp>& ops, const StageBlock& block,
                                                    : offloaded.attention;
       first = false;
       walk->push_back(std::move(at));
+    }
+    for (size_t index = begin; index < walk->size(); ++index) {
+      const size_t remade_at = (*walk)[index].remade_at;
+      if (remade_at > index) (*walk)[remade_at].remakes = true;
     }
   }
 }
@@ -207,8 +221,7 @@ StageMemory BuildStageMemory(const ModelSpec& model,
       rest.count -= run.count;
       ops.push_back(BlockOps(model, training, run.kind, run.first_layer));
       AddFixed(ops.back(), training, run, &stage);
-      AddBlock(ops.back(), run, boundary, recompute, training.recompute_layers,
-               training.offloaded, &walk_ops);
+      AddBlock(ops.back(), run, boundary, recompute, training, &walk_ops);
     }
   }
   const StageWalk walk(std::move(walk_ops));
@@ -271,10 +284,7 @@ double FreedByReaders(const WalkOp& at) {
 
 // How much of that is made again, not kept.
 double MadeAgain(const WalkOp& at) {
-  const double linear = FreedByReaders(at);
-  if (at.whole_block) return std::min(linear, at.again);
-  return at.again > 0 ? std::min(linear, at.part * at.op->recomputable_weight)
-                      : 0;
+  return std::min(FreedByReaders(at), at.linear_again);
 }
 
 // What B leaves to W.
@@ -305,8 +315,8 @@ PassMemory StageWalk::Recompute() const {
   double recomputed = 0;
   for (const WalkOp& at : ops_) {
     recomputed += at.again;
-    const bool runs = at.whole_block || at.again > 0;
-    const double workspace = runs ? at.part * at.op->forward_workspace : 0;
+    const double workspace =
+        at.runs_again ? at.part * at.op->forward_workspace : 0;
     highest.See(0, recomputed, workspace, at);
   }
   return highest.Result();
@@ -324,11 +334,12 @@ PassMemory StageWalk::Backward(bool splits, bool after) const {
   };
   for (size_t next = ops_.size(); next-- > 0;) {
     const WalkOp& at = ops_[next];
-    if (at.whole_block && !made[next]) {
-      // The forward of the block once more, keeping everything.
+    if (at.remakes) {
+      // The forward of a layer or module once more, keeping everything.
       size_t first = next;
       while (first > 0 && ops_[first - 1].block == at.block) --first;
       for (size_t index = first; index <= next; ++index) {
+        if (made[index] || ops_[index].remade_at != next) continue;
         make(index);
         highest.See(
             activations, recomputed,
@@ -337,8 +348,8 @@ PassMemory StageWalk::Backward(bool splits, bool after) const {
       }
     }
     make(next);
-    // Its input, where the op before it makes that again.
-    if (next > 0) make(next - 1);
+    // Its input, if the op before it makes that again by itself.
+    if (next > 0 && ops_[next - 1].remade_at == next - 1) make(next - 1);
     const double freed = splits ? 0 : FreedByReaders(at);
     const double freed_again = splits ? 0 : MadeAgain(at);
     highest.See(activations - (freed - freed_again), recomputed - freed_again,

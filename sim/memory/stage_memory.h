@@ -120,9 +120,14 @@ struct WalkOp {
   double kept = 0;        // from F to B
   double again = 0;       // saved - kept: made again for B
   double linear = 0;      // part of `saved` that W needs
+  double linear_again = 0;  // part of both that is made again
   double stream = 0;      // gradient of the residual stream during its backward
   bool offloaded = true;  // an O takes what is kept
-  bool whole_block = false;  // full recomputation: made again block by block
+  bool runs_again = false;  // any part of its forward
+  // Index in the walk of the op whose backward begins with making it again, and
+  // whether this is such an op.
+  size_t remade_at = 0;
+  bool remakes = false;
 };
 
 class StageWalk {

@@ -71,19 +71,19 @@ double RecomputedFlopsPerToken(const ModelSpec& model,
                                bool halve_causal) {
   TrainingSpec sample = OneSample(training.sequence);
   sample.flash_attention = training.flash_attention;
+  sample.recompute_modules = training.recompute_modules;
   const std::vector<Recompute> recompute =
       RecomputeOfStages(training, rank_of_stage);
   const Inventory inventory(model, sample);
   double flops = 0;
   for (size_t stage = 0; stage < layout.stages.size(); ++stage) {
     if (recompute[stage] == Recompute::kNone) continue;
-    int64_t before = 0;  // layers of this stage
+    double before = 0;  // layers of this stage
     for (const StageBlock& block : layout.stages[stage]) {
       if (!IsLayer(block.kind)) continue;
       // Frozen and trained layers may stand in one run of layers.
       for (int64_t at = 0; at < block.count; ++at) {
-        const int most = training.recompute_layers;
-        if (most > 0 && before++ >= most) break;
+        if (training.RecomputedLayers(before++, 1) == 0) continue;
         bool runs_backward = false;
         double again = 0;
         for (const ModelOp& op :

@@ -32,7 +32,7 @@ void KeepNothing(std::vector<ModelOp>& ops) {
     op.work[static_cast<int>(OpPass::kBackwardWeight)] = {};
     op.has_weight_pass = false;
     op.saved_until_backward = op.saved_until_weight = 0;
-    op.recomputable_backward = op.recomputable_weight = 0;
+    op.reruns = {};
     op.held_for_weight = op.backward_workspace = 0;
     op.weight_workspace = op.shared_workspace = 0;
     std::vector<OpComm> forward;
@@ -45,18 +45,27 @@ void KeepNothing(std::vector<ModelOp>& ops) {
 
 void AddLayer(OpsBuilder& builder, bool has_experts, int64_t layer) {
   const ModelSpec& model = builder.model();
+  const size_t norms = model.pre_norms ? 1 : 0;  // in front of each part
   builder.set_window(model.WindowOf(layer));
+  const size_t attention = builder.size();
   if (model.has_mla()) {
     AddLatentAttention(builder);
+    builder.MarkModule(RecomputeModule::kNorms, attention,
+                       attention + norms);
   } else {
     AddAttention(builder);
   }
   builder.MarkAll(OpPart::kAttention);
+  const size_t feed_forward = builder.size();
   builder.Input(kFeedForwardNorm);
   if (has_experts) {
     AddExperts(builder);
+    builder.MarkModule(RecomputeModule::kExperts, feed_forward + 1);
+    builder.MarkModule(RecomputeModule::kNorms, feed_forward,
+                       feed_forward + norms);
   } else {
     AddFeedForward(builder, AsDouble(model.ffn_hidden), "");
+    builder.MarkModule(RecomputeModule::kDense, feed_forward + 1 - norms);
   }
   builder.PostNorm("feed-forward post norm");
   builder.Residual("feed-forward residual");
@@ -268,11 +277,9 @@ double RecomputedPart(const ModelOp& op, Recompute recompute,
     case Recompute::kNone:
       return 0;
     case Recompute::kSelective:
-      return op.recompute == RecomputeClass::kCore ? 1 : 0;
     case Recompute::kNormActivation:
-      return op.recompute == RecomputeClass::kNormActivation ? 1 : 0;
     case Recompute::kOpSelective:
-      return op.selective_part;
+      return op.RerunOf(recompute).part;
     case Recompute::kFull:
       return stops_early && op.is_last_needed ? 0 : 1;
   }
@@ -283,15 +290,19 @@ double CommRecomputedPart(const ModelOp& op, const OpComm& comm,
                           Recompute recompute, bool stops_early) {
   if (recompute == Recompute::kOpSelective) {
     if (comm.kind == CommKind::kReduceScatter) return 0;
+    if (comm.kind == CommKind::kAllToAll) return 0;
     if (comm.kind == CommKind::kAllGather) return op.is_last_needed ? 0 : 1;
   }
   return RecomputedPart(op, recompute, stops_early);
 }
 
 // What torchtitan's selective recomputation by operations keeps of a layer:
-// outputs of attention and of every second matrix product, the first one
-// included; all else runs again. The output of the layer is the input of the
-// next one, so what makes it does not run again.
+// outputs of attention, of exchanges that scatter, and of every second matrix
+// product, the first one included; all else runs again, grouped products and
+// the router's among it (torchtitan/models/llama4/parallelize.py,
+// _op_sac_save_list; per_op_sac_force_recompute_mm_shapes_by_fqns). The output
+// of the layer is the input of the next one, so what makes it does not run
+// again.
 
 namespace {
 
@@ -304,8 +315,9 @@ int ProductsOf(const ModelOp& op, const ModelSpec& model) {
   return is_pair ? 2 : 1;
 }
 
-bool IsProduct(const ModelOp& op) {
-  return op.kind == OpClass::kGemm || op.kind == OpClass::kGroupedGemm;
+// One whose output may be kept.
+bool IsCounted(const ModelOp& op) {
+  return op.kind == OpClass::kGemm && op.part != OpPart::kRouter;
 }
 
 // The outputs of an op with several products are of different widths: parts of
@@ -322,40 +334,43 @@ double WidthOf(const ModelOp& op, const ModelSpec& model, int product) {
 void MarkSelective(const ModelSpec& model, std::vector<ModelOp>& ops) {
   size_t last = 0;
   for (size_t index = 0; index < ops.size(); ++index) {
-    if (IsProduct(ops[index])) last = index;
+    if (IsLinear(ops[index])) last = index;
   }
   int count = 0;
   for (size_t index = 0; index < ops.size(); ++index) {
     ModelOp& op = ops[index];
     op.is_last_needed = index >= last;
+    Rerun& rerun = op.RerunOf(Recompute::kOpSelective);
+    rerun.weight = op.RerunOf(Recompute::kNormActivation).weight;
     if (op.kind == OpClass::kAttention) {
-      op.selective_part = 0;
       // Gives back, of queries, keys and values, the second product's: the
       // keys.
       const double width = AsDouble(model.QueryDim() + model.ValueDim());
       const double keys = AsDouble(model.kv_heads) * width;
       const double kept = AsDouble(model.heads) * AsDouble(model.QueryDim());
       const double flat = op.saved_until_backward * keys / (keys + kept);
-      op.selective_backward = 0.5 * flat;
-    } else if (IsProduct(op)) {
+      rerun.backward = 0.5 * flat;
+    } else if (IsCounted(op)) {
       double again = 0;
       for (int product = 0; product < ProductsOf(op, model); ++product) {
         if (++count % 2 == 0) again += WidthOf(op, model, product);
       }
-      op.selective_part = op.is_last_needed ? 0 : again;
+      rerun.part = op.is_last_needed ? 0 : again;
     } else {
-      op.selective_part = op.is_last_needed ? 0 : 1;
+      rerun.part = op.is_last_needed ? 0 : 1;
       // What goes into the activation comes out of the product in front of it.
-      const bool reads_product = index > 0 && IsProduct(ops[index - 1]) &&
+      const bool reads_product = index > 0 && IsLinear(ops[index - 1]) &&
                                  op.kind == OpClass::kElementwise &&
                                  op.saved_until_weight > 0;
-      op.selective_backward = reads_product ? op.saved_until_backward *
-                                                  ops[index - 1].selective_part
-                                            : op.saved_until_backward;
+      rerun.backward =
+          op.saved_until_backward *
+          (reads_product
+               ? ops[index - 1].RerunOf(Recompute::kOpSelective).part
+               : 1);
     }
   }
   // The input of the layer is kept.
-  if (!ops.empty()) ops.front().selective_backward = 0;
+  if (!ops.empty()) ops.front().RerunOf(Recompute::kOpSelective).backward = 0;
 }
 
 }  // namespace pipewright

@@ -85,8 +85,12 @@ struct OpComm {
   int most_nodes = 0;
 };
 
-// Which choice of Recompute, short of full, runs an op again before B.
-enum class RecomputeClass : uint8_t { kCore, kNormActivation, kOther };
+// What a choice of Recompute short of full does to an op.
+struct Rerun {
+  double part = 0;      // of its forward that runs again before B
+  double backward = 0;  // given back of ModelOp::saved_until_backward, bytes
+  double weight = 0;    // given back of saved_until_weight, bytes
+};
 
 // The op between the attention of a layer and what is behind it.
 inline constexpr char kFeedForwardNorm[] = "feed-forward norm";
@@ -112,9 +116,8 @@ struct ModelOp {
   // or, where an elementwise op makes it, to the op that reads it.
   double saved_until_backward = 0;  // freed when B has passed the op
   double saved_until_weight = 0;    // what becomes input of a linear layer
-  // The parts of both that running the forward of this op again gives back.
-  double recomputable_backward = 0;
-  double recomputable_weight = 0;
+  // Queries, keys and values in the first of both.
+  double attention_inputs = 0;
   // Gradient of the output, kept from B to W where W is a pass of its own.
   double held_for_weight = 0;
   // Beyond saved ones, while the op runs: outputs on their way to the next op,
@@ -126,11 +129,11 @@ struct ModelOp {
   double backward_workspace = 0;
   double weight_workspace = 0;
   double shared_workspace = 0;
-  RecomputeClass recompute = RecomputeClass::kOther;
-  // Part of the forward that Recompute::kOpSelective runs again, and what it
-  // gives back of saved_until_backward (MarkSelective).
-  double selective_part = 1;
-  double selective_backward = 0;
+  std::array<Rerun, 3> reruns;  // RerunOf
+  // Index in its block of the op whose backward begins with all that
+  // Recompute::kSelective runs again of this one's module; -1: its own, or that
+  // of the op behind it.
+  int remade_at = -1;
   // Nothing that the backward of its layer needs comes out of it or behind it,
   // so that recomputation may stop in front of it.
   bool is_last_needed = false;
@@ -152,10 +155,26 @@ struct ModelOp {
                            [](double outputs) { return outputs > 0; })));
   }
   const OpWork& Work(OpPass pass) const { return work[static_cast<int>(pass)]; }
+  // `recompute`: neither none nor full.
+  Rerun& RerunOf(Recompute recompute) {
+    return reruns[static_cast<int>(recompute) -
+                  static_cast<int>(Recompute::kSelective)];
+  }
+  const Rerun& RerunOf(Recompute recompute) const {
+    return const_cast<ModelOp*>(this)->RerunOf(recompute);
+  }
 };
 
 inline Precision PrecisionOf(const TrainingSpec& training, const ModelOp& op) {
   return op.is_wide ? Precision::kBf16 : training.precision;
+}
+
+inline bool IsLinear(const ModelOp& op) {
+  return op.kind == OpClass::kGemm || op.kind == OpClass::kGroupedGemm;
+}
+// Its weights have no copy in 16 bit.
+inline bool IsNarrowWeight(const TrainingSpec& training, const ModelOp& op) {
+  return training.narrow_weights && IsLinear(op) && !op.is_wide;
 }
 
 // In the order of the forward. `layer` is that of layers (frozen ones differ).
@@ -171,13 +190,10 @@ double BoundaryBytes(const ModelSpec& model, const TrainingSpec& training);
 // `stops_early`: TrainingSpec::stops_early.
 double RecomputedPart(const ModelOp& op, Recompute recompute,
                       bool stops_early = false);
-inline bool IsRecomputed(const ModelOp& op, Recompute recompute) {
-  return RecomputedPart(op, recompute) > 0;
-}
 
 // The same of an exchange of its forward. What is kept of single operations are
-// outputs, those of reduce-scatters among them; inputs are gathered again, each
-// as a whole (torchtitan).
+// outputs, those of reduce-scatters and all-to-alls among them; inputs are
+// gathered again, each as a whole (torchtitan).
 double CommRecomputedPart(const ModelOp& op, const OpComm& comm,
                           Recompute recompute, bool stops_early = false);
 

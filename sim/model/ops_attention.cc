@@ -104,15 +104,12 @@ void AddUnfusedScores(OpsBuilder& builder) {
   products.work[static_cast<int>(OpPass::kForward)] = {flops, 2 * scores};
   products.work[static_cast<int>(OpPass::kBackwardInput)] = {2 * flops,
                                                              4 * scores};
-  products.recompute = RecomputeClass::kCore;
   builder.Add(products);
 
   ModelOp softmax;
   softmax.name = "attention scores";
   softmax.kind = OpClass::kElementwise;
   softmax.saved_until_backward = (dropout ? 5 : 2) * core.stored;
-  softmax.recomputable_backward = softmax.saved_until_backward;
-  softmax.recompute = RecomputeClass::kCore;
   // Softmax in and out; dropout in, mask, out. Backward: gradient in, softmax
   // in, out; dropout in, mask, out.
   softmax.work[static_cast<int>(OpPass::kForward)] = {
@@ -126,9 +123,10 @@ void AddUnfusedScores(OpsBuilder& builder) {
 
 // From queries, keys and values (kept until B) to the context (kept until the
 // W of the projection behind it).
-void AddCore(OpsBuilder& builder, double key_value_width, double rows) {
+ModelOp& AddCore(OpsBuilder& builder, double key_value_width, double rows) {
   const ModelSpec& model = builder.model();
   const bool flash = builder.training().flash_attention;
+  const size_t first = builder.size();
   if (!flash) AddUnfusedScores(builder);
   const Core core = CoreOf(builder);
   const double tokens = builder.tokens();
@@ -153,9 +151,10 @@ void AddCore(OpsBuilder& builder, double key_value_width, double rows) {
     op.work[static_cast<int>(OpPass::kBackwardInput)] = {
         2.5 * core.flops, 3 * (queries + keys_and_values + context)};
   }
+  op.attention_inputs = queries + keys_and_values;
   // One fp32 sum a row and head.
   op.saved_until_backward =
-      queries + keys_and_values + (flash ? 4 * tokens * heads : 0);
+      op.attention_inputs + (flash ? 4 * tokens * heads : 0);
   if (model.attention_sinks) {
     op.parameters = heads;
     op.is_frozen = builder.is_frozen();
@@ -184,7 +183,9 @@ void AddCore(OpsBuilder& builder, double key_value_width, double rows) {
         break;
     }
   }
-  builder.Add(op);
+  ModelOp& added = builder.Add(op);
+  builder.MarkModule(RecomputeModule::kCoreAttention, first);
+  return added;
 }
 
 }  // namespace
@@ -235,16 +236,20 @@ void AddLatentAttention(OpsBuilder& builder) {
   const double tokens = builder.residual_tokens();
   builder.Input("attention norm");
   const double query_width = heads * AsDouble(model.QueryDim());
+  size_t queries = builder.size();
   if (model.q_lora_rank > 0) {
     const double rank = AsDouble(model.q_lora_rank);
     builder.Linear("query down", hidden, rank, Split::kReplicated, false);
+    queries = builder.size();
     builder.Norm("query norm", rank, tokens, true);
     builder.Linear("query up", rank, query_width, Split::kColumn, false);
   } else {
     builder.Linear("query", hidden, query_width, Split::kColumn, false);
   }
+  const size_t queries_end = builder.size();
   builder.Linear("key-value down", hidden, latent + rope, Split::kReplicated,
                  false);
+  const size_t keys = builder.size();
   builder.Norm("key-value norm", latent, tokens, true);
   const double expanded = AsDouble(model.qk_nope_head_dim + model.v_head_dim);
   builder.Linear("key-value up", latent, heads * expanded, Split::kColumn,
@@ -255,7 +260,16 @@ void AddLatentAttention(OpsBuilder& builder) {
   // The rotated part of the key is copied to every head.
   const double key_value_width =
       builder.Heads() * AsDouble(model.QueryDim() + model.ValueDim());
-  AddCore(builder, key_value_width, builder.Heads());
+  const size_t keys_end = builder.size();
+  ModelOp& core = AddCore(builder, key_value_width, builder.Heads());
+  builder.MarkModule(RecomputeModule::kLatentUp, queries, queries_end);
+  builder.MarkModule(RecomputeModule::kLatentUp, keys, keys_end);
+  if (builder.training().RunsAgain(RecomputeModule::kLatentUp)) {
+    // It begins from compressed ones, and from the key's part with the position.
+    core.RerunOf(Recompute::kSelective).backward +=
+        core.attention_inputs - OpsBuilder::kElement * builder.tokens() * rope;
+    core.remade_at = static_cast<int>(builder.size()) - 1;
+  }
   builder.Linear("attention projection", heads * AsDouble(model.ValueDim()),
                  hidden, Split::kRow, model.bias);
   builder.PostNorm("attention post norm");

@@ -54,11 +54,10 @@ ModelOp& OpsBuilder::Norm(const std::string& name, double width, double tokens,
   op.saved_until_backward = tensor;
   if (feeds_linear) {
     op.saved_until_weight = operand_bytes() * tokens * width;
-    op.recomputable_weight = op.saved_until_weight;
   }
   op.forward_workspace = feeds_linear ? 0 : tensor;
   op.backward_workspace = 2 * tensor;
-  op.recompute = RecomputeClass::kNormActivation;
+  op.RerunOf(Recompute::kNormActivation) = {1, 0, op.saved_until_weight};
   return Add(std::move(op));
 }
 
@@ -210,8 +209,7 @@ ModelOp& OpsBuilder::Residual(const std::string& name) {
   op.work[static_cast<int>(OpPass::kBackwardInput)] = {
       .bytes = model_.dropout ? 2 * kElement * elements + mask : 0};
   op.saved_until_backward = mask;
-  op.recomputable_backward = mask;
-  op.recompute = RecomputeClass::kNormActivation;
+  op.RerunOf(Recompute::kNormActivation) = {1, mask, 0};
   op.forward_workspace = kElement * elements;
   op.backward_workspace = model_.dropout ? kElement * elements : 0;
   return Add(std::move(op));
@@ -229,6 +227,26 @@ ModelOp& OpsBuilder::Elementwise(const std::string& name, double forward_bytes,
 
 void OpsBuilder::MarkAll(OpPart part) {
   for (ModelOp& op : ops_) op.part = part;
+}
+
+void OpsBuilder::MarkModule(RecomputeModule module, size_t first, size_t end) {
+  if (!training_.RunsAgain(module)) return;
+  for (size_t index = first; index < (end > 0 ? end : size()); ++index) {
+    ModelOp& op = ops_[index];
+    Rerun& rerun = op.RerunOf(Recompute::kSelective);
+    rerun.part = 1;
+    op.remade_at = static_cast<int>(size()) - 1;
+    if (op.kind == OpClass::kAttention) {
+      rerun.backward = op.saved_until_backward - op.attention_inputs;
+      continue;
+    }
+    const bool keeps_input =
+        op.kind == OpClass::kNorm ||
+        (index == first && op.kind == OpClass::kElementwise &&
+         op.saved_until_weight > 0);
+    rerun.backward = keeps_input ? 0 : op.saved_until_backward;
+    rerun.weight = op.saved_until_weight;
+  }
 }
 
 ModelOp& OpsBuilder::Add(ModelOp op) {

@@ -66,6 +66,12 @@ class OpsBuilder {
   // All ops so far are of that part.
   void MarkAll(OpPart part);
 
+  size_t size() const { return ops_.size(); }
+  // The ops from `first` up to `end` are `module`, and the backward of the last
+  // one so far needs them. What the training runs again of them keeps the input
+  // of the module, of a norm, and of attention. `end` 0: all so far.
+  void MarkModule(RecomputeModule module, size_t first, size_t end = 0);
+
   ModelOp& Add(ModelOp op);
   std::vector<ModelOp> Take() && { return std::move(ops_); }
 

@@ -16,8 +16,7 @@ ModelOp& AddActivation(OpsBuilder& builder, const std::string& name,
   ModelOp& op = builder.Elementwise(name, input + output, 2 * input + output);
   op.saved_until_backward = input;
   op.saved_until_weight = builder.operand_bytes() * tokens * width;
-  op.recomputable_weight = op.saved_until_weight;
-  op.recompute = RecomputeClass::kNormActivation;
+  op.RerunOf(Recompute::kNormActivation) = {1, 0, op.saved_until_weight};
   op.backward_workspace = input + output;
   return op;
 }
@@ -157,12 +156,14 @@ void AddExperts(OpsBuilder& builder) {
               hidden, experts, width);
   gate_up.is_gate_up = true;
   builder.Add(std::move(gate_up));
+  const size_t inside = builder.size();
   ModelOp& activation =
       AddActivation(builder, "experts activation", rows, width);
   activation.part = OpPart::kExperts;
   if (model.gated) activation.inner = width;
   builder.Add(
       Grouped(builder, "experts down", rows, hidden, width, experts, width));
+  builder.MarkModule(RecomputeModule::kExpertActivation, inside, inside + 1);
 
   ModelOp combine;
   combine.name = "combine";
@@ -182,8 +183,10 @@ void AddExperts(OpsBuilder& builder) {
   builder.Add(combine);
 
   if (model.shared_ffn_hidden > 0) {
+    const size_t shared = builder.size();
     AddFeedForward(builder, AsDouble(model.shared_ffn_hidden), "shared ");
     if (model.shared_gate) AddSharedGate(builder);
+    builder.MarkModule(RecomputeModule::kSharedExperts, shared);
   }
 }
 

@@ -74,7 +74,9 @@ PassWorks PassWorks::OfCost(const SampleCost& cost) {
 PassWorks WorksOf(const ModelSpec& model, const TrainingSpec& training,
                   double recomputed) {
   PassWorks works;
-  VisitOps(model, ProbeTraining(training.flash_attention),
+  TrainingSpec probe = ProbeTraining(training.flash_attention);
+  probe.recompute_modules = training.recompute_modules;
+  VisitOps(model, probe,
            [&](BlockKind kind, const ModelOp& op, double count) {
              Add(op, count * op.Work(OpPass::kForward).flops, &works.forward);
              double backward = op.Work(OpPass::kBackwardInput).flops;

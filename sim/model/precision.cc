@@ -45,6 +45,18 @@ double OperandBytes(Precision precision) {
   return 2;
 }
 
+double NarrowWeightBytes(const TrainingSpec& training) {
+  const Precision precision = training.precision;
+  const bool once = training.reads_both_ways && !CastsBothWays(precision);
+  return (once ? 1 : 2) * OperandBytes(precision);
+}
+
+double GatheredWeightBytes(const TrainingSpec& training) {
+  return training.precision == Precision::kMxfp8
+             ? training.weight_bytes
+             : OperandBytes(training.precision);
+}
+
 bool CastsBothWays(Precision precision) {
   return precision == Precision::kFp8Block || precision == Precision::kMxfp8 ||
          precision == Precision::kNvfp4;

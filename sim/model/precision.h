@@ -17,6 +17,15 @@ bool IsFp8(Precision precision);
 // Bytes of an operand of a linear layer, its scales included.
 double OperandBytes(Precision precision);
 
+// Bytes of a linear layer's weight as passes use it, both ways round unless
+// products read it either way (Transformer Engine: a second copy is the
+// transposed one, or the one whose scales lie along the other dimension).
+double NarrowWeightBytes(const TrainingSpec& training);
+// Bytes of it as ZeRO gathers it where TrainingSpec::narrow_weights holds. Of
+// mxfp8 16 bit are gathered, into the buffer of gradients (Megatron-LM,
+// reuse_grad_buf_for_mxfp8_param_ag).
+double GatheredWeightBytes(const TrainingSpec& training);
+
 // Scales lie along the inner dimension of a product, so W needs a copy of its
 // operands that is cast along the other one.
 bool CastsBothWays(Precision precision);

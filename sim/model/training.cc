@@ -157,6 +157,41 @@ absl::Status CheckSequence(const TrainingSpec& training) {
   return divides("tp", training.tp, int64_t{training.cp} * training.slices);
 }
 
+// What Megatron-Core refuses of recompute_modules
+// (megatron/core/transformer/transformer_config.py, __post_init__).
+absl::Status CheckModules(const ModelSpec& model,
+                          const TrainingSpec& training) {
+  if (training.recompute != Recompute::kSelective) return absl::OkStatus();
+  const auto refuse = [](const char* module, const char* allowed) {
+    return BadValue("strategy.recompute_modules", module, allowed);
+  };
+  if (training.RunsAgain(RecomputeModule::kLatentUp) && !model.has_mla()) {
+    return refuse("mla_up_proj",
+                  "without it: the model has no latent attention "
+                  "(model.kv_lora_rank)");
+  }
+  if (training.RunsAgain(RecomputeModule::kExpertActivation) &&
+      !model.has_experts()) {
+    return refuse("moe_act", "without it: the model has no experts");
+  }
+  if (training.precision == Precision::kFp8) {
+    constexpr char kDelayed[] =
+        "without it, or another strategy.precision: Transformer Engine does not "
+        "run it again with the delayed scales of fp8";
+    if (training.RunsAgain(RecomputeModule::kExpertActivation)) {
+      return refuse("moe_act", kDelayed);
+    }
+    if (training.RunsAgain(RecomputeModule::kNorms)) {
+      return refuse("layernorm", kDelayed);
+    }
+  }
+  if (training.RunsAgain(RecomputeModule::kExperts) &&
+      training.execution.overlap_experts) {
+    return refuse("moe", "without it with strategy.overlap_experts");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckTraining(const ModelSpec& model, const TrainingSpec& training,
@@ -165,6 +200,7 @@ absl::Status CheckTraining(const ModelSpec& model, const TrainingSpec& training,
   PW_RETURN_IF_ERROR(CheckExperts(model, training));
   PW_RETURN_IF_ERROR(CheckContext(model, training));
   PW_RETURN_IF_ERROR(CheckSequence(training));
+  PW_RETURN_IF_ERROR(CheckModules(model, training));
   const size_t chunks = training.recompute_chunks.size();
   if (chunks != 0 && chunks != static_cast<size_t>(vpp)) {
     return BadValue("strategy.recompute_chunks",

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -16,9 +17,7 @@ namespace pipewright {
 // What the backward computes again instead of keeping it.
 enum class Recompute : uint8_t {
   kNone,
-  // The attention core: scores, softmax, dropout and their product with the
-  // values (Korthikanti et al., arXiv 2205.05198, section 5). Nothing to
-  // gain with flash attention.
+  // The modules of TrainingSpec::recompute_modules.
   kSelective,
   // Outputs of norms and of the activation function (and dropout): what is
   // cheap and large (PipeOffload, arXiv 2503.01328).
@@ -29,6 +28,24 @@ enum class Recompute : uint8_t {
   kOpSelective,
   // The whole layer from its input.
   kFull,
+};
+
+// Modules of a layer that Recompute::kSelective runs again, a bit each
+// (Megatron-Core, megatron/core/transformer/transformer_config.py,
+// recompute_modules). What is kept of each is its input.
+enum class RecomputeModule : uint8_t {
+  // Scores, softmax, dropout and their product with the values (Korthikanti et
+  // al., arXiv 2205.05198, section 5). With flash attention little is given
+  // back, and it runs again all the same.
+  kCoreAttention = 1,
+  kExpertActivation = 2,
+  // Norms that are modules of their own: of latent attention and in front of
+  // experts. Transformer Engine fuses the others into the product behind them.
+  kNorms = 4,
+  kLatentUp = 8,  // from compressed to whole queries, keys and values
+  kDense = 16,    // feed-forward part of a dense layer, its norm included
+  kExperts = 32,  // router, exchanges, experts, shared experts
+  kSharedExperts = 64,
 };
 
 // Type of the operands of linear layers; the rest is in bf16 (fp16 counts
@@ -91,9 +108,14 @@ struct TrainingSpec {
   int64_t sequence = 0;     // tokens of a sample, before cp and slices
   int slices = 1;           // that the sequence is cut into
   Recompute recompute = Recompute::kNone;
+  uint8_t recompute_modules =
+      static_cast<uint8_t>(RecomputeModule::kCoreAttention);
   // Only the first so many layers of each stage (Megatron's method "block"); 0:
   // all.
   int recompute_layers = 0;
+  // N: only the Nth layer of each stage, the 2 Nth, and so on (torchtitan's
+  // selective_ac_option).
+  int recompute_every = 1;
   // True for the chunks of a rank that `recompute` holds for; empty: for all.
   std::vector<bool> recompute_chunks;
   OffloadedTensors offloaded;
@@ -121,6 +143,12 @@ struct TrainingSpec {
   // Linear layers' weights in 8 or 4 bit stay from one microbatch to the next,
   // both ways round, beside those of weight_bytes (Transformer Engine).
   bool keeps_narrow_weights = false;
+  // They are all that there is of these weights (Megatron-LM's
+  // fp8_param_gather).
+  bool narrow_weights = false;
+  // Products of 8 bit read a weight with one scale either way round, so that
+  // one copy is enough (Blackwell).
+  bool reads_both_ways = false;
   double gradient_bytes = 4;
   double master_bytes = 4;
   double moment_bytes = 8;
@@ -130,6 +158,20 @@ struct TrainingSpec {
   bool prediction_table = true;
   ShardedLayers sharded;
   Execution execution;
+
+  bool RunsAgain(RecomputeModule module) const {
+    return (recompute_modules & static_cast<uint8_t>(module)) != 0;
+  }
+  // Number of the `count` layers behind the first `before` of a stage that
+  // `recompute` holds for. Parts of a layer count as such.
+  double RecomputedLayers(double before, double count) const {
+    if (recompute_layers > 0) {
+      return std::clamp(recompute_layers - before, 0.0, count);
+    }
+    if (recompute_every == 1) return count;
+    return std::floor((before + count) / recompute_every) -
+           std::floor(before / recompute_every);
+  }
 
   bool gathers_hops() const {
     return scatter_gather && tp > 1 && !sequence_parallel;

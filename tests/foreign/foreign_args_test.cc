@@ -215,6 +215,10 @@ TEST_CASE("arguments: Megatron's recomputation and sharding", "[foreign]") {
   const auto sharding = [](const char* kind) {
     return Fields{{"strategy.data_parallel", kind}};
   };
+  const auto modules = [&](const char* names) {
+    return With(recompute("selective"),
+                {{"strategy.recompute_modules", names}});
+  };
   const std::string fsdp =
       "--use-megatron-fsdp --ckpt-format fsdp_dtensor "
       "--data-parallel-sharding-strategy ";
@@ -229,10 +233,17 @@ TEST_CASE("arguments: Megatron's recomputation and sharding", "[foreign]") {
           {"--recompute-granularity selective", recompute("selective")},
           {"--recompute-activations", recompute("selective")},
           {"--recompute-granularity selective --recompute-modules core_attn",
-           recompute("selective")},
+           modules("core_attn")},
           {"--recompute-granularity selective --recompute-modules moe_act "
            "layernorm",
-           recompute("norm-activation")},
+           modules("moe_act,layernorm")},
+          {"--recompute-granularity selective --recompute-modules mla_up_proj "
+           "mlp moe shared_experts",
+           modules("mla_up_proj,mlp,moe,shared_experts")},
+          {"--moe-layer-recompute", modules("core_attn,moe")},
+          {"--recompute-granularity selective --recompute-modules moe "
+           "--moe-layer-recompute",
+           modules("moe")},
           {"--use-distributed-optimizer", sharding("zero1")},
           {"--use-distributed-optimizer --overlap-grad-reduce "
            "--overlap-param-gather",
@@ -417,7 +428,8 @@ TEST_CASE("arguments: Megatron's flags as a recipe in YAML", "[foreign]") {
                    {"strategy.pp", "3"},
                    {"strategy.dp", "3"},
                    {"strategy.sequence_parallel", "true"},
-                   {"strategy.recompute", "norm-activation"},
+                   {"strategy.recompute", "selective"},
+                   {"strategy.recompute_modules", "layernorm,moe_act"},
                    {"strategy.data_parallel", "zero1"},
                    {"strategy.microbatch_size", "2"},
                    {"strategy.microbatches", "4"}})));
@@ -472,8 +484,8 @@ const Fields kTitan = {
     {"schedule.name", "1F1B"},
     {"strategy.data_parallel", "fsdp"},
     {"strategy.reshard_after_forward", "true"},
-    // Every second layer, of which how many there are is not known.
     {"strategy.recompute", "full"},
+    {"strategy.recompute_every", "2"},
     {"strategy.framework", "torchtitan"},
 };
 
@@ -545,8 +557,7 @@ TEST_CASE("arguments: torchtitan's", "[foreign]") {
             {{"model.preset", "llama3-8b"},
              {"strategy.vpp", "1"},
              {"strategy.layers", "16,16"}})},
-      {model + "\"70B\"",
-       {{"model.preset", "llama3-70b"}, {"strategy.recompute_layers", "40"}}},
+      {model + "\"70B\"", {{"model.preset", "llama3-70b"}}},
       {"[model]\nname = \"other\"\nflavor = \"8B\"", {}},
       {"[optimizer]\nimplementation = \"fused\"",
        {{"strategy.fused_optimizer", "true"}}},
@@ -562,8 +573,12 @@ TEST_CASE("arguments: torchtitan's", "[foreign]") {
   };
   for (const Row& row : rows) {
     INFO(row.flags);
-    CHECK(Text(FieldsOf(Read(row.flags, "run.toml"))) ==
-          Text(With(kTitan, row.fields)));
+    Fields expected = With(kTitan, row.fields);
+    // A mode of its own is not of every second layer.
+    if (absl::StrContains(row.flags, "mode =")) {
+      expected.erase("strategy.recompute_every");
+    }
+    CHECK(Text(FieldsOf(Read(row.flags, "run.toml"))) == Text(expected));
   }
   // One device shards nothing, and DDP nothing either.
   Fields alone = With(kTitan, {{"strategy.dp", "1"}});
@@ -860,6 +875,18 @@ TEST_CASE("arguments: what is written for torchtitan", "[foreign]") {
   CHECK_FALSE(absl::StrContains(model.text, "flavor"));
   CHECK(absl::StrContains(model.text, "# pipewright: model.preset=llama2-7b"));
   CHECK(absl::StrContains(absl::StrJoin(model.notes, "\n"), "no flavor"));
+  auto every = fields;
+  for (auto& [field, value] : every) {
+    if (field == "strategy.recompute") value = "full";
+  }
+  every.emplace_back("strategy.recompute_every", "3");
+  const EmittedArgs nth = Emitted(every, ForeignForm::kTorchtitan, "");
+  CHECK(absl::StrContains(
+      nth.text, "mode = \"selective\"\nselective_ac_option = \"3\"\n"));
+  CHECK_FALSE(absl::StrContains(nth.text, "strategy.recompute"));
+  const EmittedArgs ops = changed("strategy.recompute", "op-selective");
+  CHECK(absl::StrContains(
+      ops.text, "mode = \"selective\"\nselective_ac_option = \"op\"\n"));
   const EmittedArgs half = changed("strategy.recompute", "norm-activation");
   CHECK(absl::StrContains(half.text, "mode = \"selective\""));
   CHECK(absl::StrContains(half.text,

@@ -84,6 +84,12 @@ std::vector<Fields> Layouts(const ModelSpec& model) {
                                     {"strategy.fused_cross_entropy", "true"}}),
       with(degrees(1, 1, 1, 16, 1), {{"strategy.recompute", "full"},
                                      {"strategy.recompute_layers", "1"}}),
+      with(degrees(1, 2, 1, 8, 1),
+           {{"strategy.recompute", "selective"},
+            {"strategy.recompute_modules", "core_attn,mlp"}}),
+      with(degrees(1, 1, 1, 16, 1), {{"strategy.precision", "fp8-tensorwise"},
+                                     {"strategy.narrow_weights", "true"},
+                                     {"strategy.data_parallel", "zero1"}}),
   };
   for (Fields& fields : all) {
     if (!experts) continue;

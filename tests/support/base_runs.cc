@@ -172,6 +172,13 @@ std::vector<BaseRun> Runs() {
        "ffn_hidden: 32768}\n"
        "strategy: {pp: 2, microbatches: 2, sequence: 4096}\n"
        "costs: {analytic: {device: h100}}\nengine: fast\n"},
+      {"weights in 8 bit",
+       "schedule: {name: 1f1b}\n"
+       "model: {preset: gpt-tiny}\n"
+       "system: {preset: dgx-h100}\n"
+       "strategy: {pp: 2, dp: 2, microbatches: 4, precision: fp8, "
+       "data_parallel: zero1}\n"
+       "costs: {analytic: {}}\nengine: fast\n"},
       {"recomputed layers",
        "schedule: {name: 1f1b}\n"
        "model: {preset: gpt-tiny}\n"

@@ -14,6 +14,7 @@
 #include "sim/cost/clock.h"
 #include "sim/cost/contention.h"
 #include "sim/model/ops.h"
+#include "sim/model/precision.h"
 
 namespace pipewright {
 namespace {
@@ -55,7 +56,7 @@ PlanBounds::PlanBounds(PlanSpace* space) : space_(space) {
   is_exact_ = base.costs.analytic && base.costs.microbatch_factor.empty() &&
               base.costs.slice_factor.empty() && !base.costs.pair_factor &&
               !base.costs.recompute_s && !base.strategy.recompute_layers &&
-              !SlowsDevices(base.slow) && !GivesLengths(base.sequences) &&
+              !base.strategy.recompute_every && !SlowsDevices(base.slow) && !GivesLengths(base.sequences) &&
               !HasClasses(base.strategy.dp_classes);
 }
 
@@ -65,6 +66,7 @@ const StageBound& PlanBounds::BlockOf(const PlanGroup& group, BlockKind kind,
   const RunConfig& base = space_->request().base;
   const Recompute recompute = base.strategy.recompute_chunks.empty() &&
                                       !base.strategy.recompute_layers &&
+                                      !base.strategy.recompute_every &&
                                       !base.costs.recompute_s
                                   ? group.recompute
                                   : Recompute::kNone;
@@ -379,6 +381,10 @@ std::vector<PlanBounds::Traffic> PlanBounds::TrafficOf(
   // Reductions and gathers of layers hide behind passes, or come once a step.
   if (MayGoByLayer(point)) return traffic;
   const TrainingSpec training = space_->TrainingOf(point.group);
+  const double weight_bytes =
+      training.narrow_weights
+          ? std::min(training.weight_bytes, GatheredWeightBytes(training))
+          : training.weight_bytes;
   traffic.reserve(stages.size());
   for (const StageBound& stage : stages) {
     traffic.push_back(
@@ -387,7 +393,7 @@ std::vector<PlanBounds::Traffic> PlanBounds::TrafficOf(
                                training.gradient_bytes * stage.parameters) *
              (traits.shards_step ? 1 : 2),
          .gather_s = CollectiveSeconds(
-             point.group, holders, training.weight_bytes * stage.parameters)});
+             point.group, holders, weight_bytes * stage.parameters)});
   }
   return traffic;
 }

@@ -197,7 +197,9 @@ absl::Status PlanSpace::Fill(RunContext* context) {
       !probe_.prepared_model || probe_.prepared_model->training.flash_attention;
   std::vector<Recompute> recomputes = {Recompute::kNone};
   if (model() != nullptr) {
-    if (!flash) recomputes.push_back(Recompute::kSelective);
+    if (!flash || !request_.base.strategy.recompute_modules.empty()) {
+      recomputes.push_back(Recompute::kSelective);
+    }
     recomputes.push_back(Recompute::kNormActivation);
     recomputes.push_back(Recompute::kFull);
   }

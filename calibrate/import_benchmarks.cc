@@ -34,6 +34,16 @@ constexpr double kGiga = 1e9;
 // Neither program prints more.
 constexpr double kResolution = 1e-9;
 
+// A text or a list of texts, as warnings.
+void AddTexts(const Json* texts, std::vector<std::string>* warnings) {
+  if (texts == nullptr) return;
+  if (texts->is_array()) {
+    for (const Json& text : *texts) AddTexts(&text, warnings);
+  } else if (texts->is_string() && *texts != "") {
+    warnings->push_back(absl::CHexEscape(texts->get_ref<const std::string&>()));
+  }
+}
+
 // A file, and a line of it where it is a text.
 struct Origin {
   // NOLINTNEXTLINE(google-explicit-constructor)
@@ -365,7 +375,7 @@ bool IsJson(absl::string_view text, std::string* plain) {
                          [](std::string* out, const LogLine& line) {
                            absl::StrAppend(out, line.text);
                          });
-  return BeginsJson(*plain) || absl::StartsWith(*plain, "[");
+  return BeginsJson(*plain);
 }
 
 absl::StatusOr<Profile> ImportNcclRun(const BenchmarkText& run,
@@ -386,6 +396,7 @@ absl::StatusOr<Profile> ImportNcclRun(const BenchmarkText& run,
   ProfileSource source = {
       .kind = "nccl-tests", .file = source_name, .backend = "cuda"};
   source.warnings = run.warnings;
+  AddTexts(Member(json, "errors"), &source.warnings);
   if (const Json* date = Member(json, "start_time");
       date != nullptr && date->is_string()) {
     source.date = date->get<std::string>();
@@ -473,7 +484,11 @@ absl::StatusOr<Profile> ImportNvbandwidth(absl::string_view text,
   ProfileSource source = {
       .kind = "nvbandwidth", .file = source_name, .backend = "cuda"};
   source.warnings = run.warnings;
-  if (const Json* device = Member(*root, "device"); device != nullptr) {
+  for (const char* told : {"error", "warning"}) {
+    AddTexts(Member(*root, told), &source.warnings);
+  }
+  if (const Json* device = Member(*root, "device");
+      device != nullptr && device->is_string()) {
     source.device = device->get<std::string>();
   }
   if (const Json* driver = Member(*root, "Driver Version");
@@ -502,6 +517,7 @@ absl::StatusOr<Profile> ImportNvbandwidth(absl::string_view text,
     if (status != nullptr && *status != "Passed") {
       source.warnings.push_back(absl::StrCat(
           title, " is left out, since its status is ", ValueText(status)));
+      AddTexts(Member(test, "error"), &source.warnings);
       continue;
     }
     PW_ASSIGN_OR_RETURN(

@@ -46,8 +46,8 @@ bool IsTitanStep(absl::string_view line, double* step) {
          NumberBehind(line, kStep, step);
 }
 
-// Seconds of the first "2026-02-24 19:46:17,508" in a line.
-std::optional<double> TimeOfLine(const std::string& line) {
+// Milliseconds of the first "2026-02-24 19:46:17,508" in a line.
+std::optional<int64_t> TimeOfLine(const std::string& line) {
   for (size_t at = line.find('-'); at != std::string::npos;
        at = line.find('-', at + 1)) {
     int year = 0;
@@ -67,8 +67,8 @@ std::optional<double> TimeOfLine(const std::string& line) {
                                            (std::chrono::day(day)));
     if (!date.ok()) continue;
     const auto days = std::chrono::sys_days(date).time_since_epoch().count();
-    return 86400.0 * static_cast<double>(days) + 3600 * hour + 60 * minute +
-           second + 1e-3 * millis;
+    return 86'400'000LL * days + 3'600'000LL * hour + 60'000LL * minute +
+           1'000LL * second + millis;
   }
   return {};
 }
@@ -78,8 +78,8 @@ struct Writer {
   std::string program;
   std::vector<LoggedStep> steps;
   std::vector<std::string> warnings;
-  std::optional<double> last_time;  // of torchtitan's line before
-  std::optional<double> tflops;     // of Megatron-Bridge's line before
+  std::optional<int64_t> last_time;  // of torchtitan's line before
+  std::optional<double> tflops;      // of Megatron-Bridge's line before
 };
 
 void Raise(double value, std::optional<double>* most) {
@@ -244,9 +244,9 @@ class LogReader {
       writer->last_time.reset();
     }
     if (writer->program == "torchtitan") {
-      const std::optional<double> time = TimeOfLine(text);
+      const std::optional<int64_t> time = TimeOfLine(text);
       if (time && writer->last_time && *time > *writer->last_time) {
-        step.seconds = (*time - *writer->last_time) /
+        step.seconds = 1e-3 * static_cast<double>(*time - *writer->last_time) /
                        static_cast<double>(step.step - steps.back().step);
       }
       writer->last_time = time;

@@ -16,11 +16,13 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "calibrate/import_text.h"
 #include "calibrate/statistics.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/json_fault.h"
 #include "sim/base/status.h"
 #include "sim/profile/profile.h"
+#include "sim/trace/log_lines.h"
 
 namespace pipewright {
 namespace {
@@ -32,9 +34,29 @@ constexpr double kGiga = 1e9;
 // Neither program prints more.
 constexpr double kResolution = 1e-9;
 
-absl::Status Unfit(const std::string& source, absl::string_view what,
+// A text or a list of texts, as warnings.
+void AddTexts(const Json* texts, std::vector<std::string>* warnings) {
+  if (texts == nullptr) return;
+  if (texts->is_array()) {
+    for (const Json& text : *texts) AddTexts(&text, warnings);
+  } else if (texts->is_string() && *texts != "") {
+    warnings->push_back(absl::CHexEscape(texts->get_ref<const std::string&>()));
+  }
+}
+
+// A file, and a line of it where it is a text.
+struct Origin {
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  Origin(std::string name, int64_t number = 0)
+      : file(std::move(name)), line(number) {}
+
+  std::string file;
+  int64_t line;
+};
+
+absl::Status Unfit(const Origin& source, absl::string_view what,
                    absl::string_view allowed) {
-  return InFile(source, 0,
+  return InFile(source.file, source.line,
                 WithValue(absl::InvalidArgumentError(
                               absl::StrCat(what, "; allowed: ", allowed)),
                           "", allowed));
@@ -79,7 +101,7 @@ std::string ValueText(const Json* json) {
 
 // An error that names the place in the file, the value there and what it may
 // be.
-absl::Status BadEntry(const std::string& source, absl::string_view place,
+absl::Status BadEntry(const Origin& source, absl::string_view place,
                       const Json* value, absl::string_view allowed) {
   return Unfit(source, absl::StrCat(place, " is ", ValueText(value)), allowed);
 }
@@ -165,7 +187,7 @@ absl::StatusOr<std::optional<Distribution>> TimeOf(const Json& row,
                                                    const std::string& at,
                                                    const char* place,
                                                    int64_t iterations,
-                                                   const std::string& source) {
+                                                   const Origin& source) {
   constexpr char kTime[] = "microseconds above 0";
   const std::string each_name = absl::StrCat(place, "_per_iter");
   const Json* each = Member(row, each_name.c_str());
@@ -270,13 +292,17 @@ class RowNotes {
 };
 
 absl::StatusOr<std::vector<TransferEntry>> TransfersOf(
-    const Json& results, const TransferEntry& alike, int64_t iterations,
-    const std::string& source, std::vector<std::string>* warnings) {
+    const Json& results, const std::vector<int64_t>& lines,
+    const TransferEntry& alike, int64_t iterations,
+    const std::string& source_name, std::vector<std::string>* warnings) {
   std::vector<TransferEntry> transfers;
   RowNotes notes;
   for (size_t index = 0; index < results.size(); ++index) {
     const Json& row = results[index];
-    const std::string at = absl::StrCat("results[", index, "]");
+    const Origin source(source_name, lines.empty() ? 0 : lines[index]);
+    const std::string at = lines.empty()
+                               ? absl::StrCat("results[", index, "]")
+                               : absl::StrCat("row of line ", lines[index]);
     const Json* const size = Member(row, "size");
     const std::optional<double> bytes = NumberOf(size);
     if (!bytes || *bytes < 0 || *bytes != std::floor(*bytes)) {
@@ -312,7 +338,7 @@ absl::StatusOr<std::vector<TransferEntry>> TransfersOf(
 absl::StatusOr<std::vector<double>> SamplesOf(const Json* matrix,
                                               const std::string& at,
                                               int64_t bytes,
-                                              const std::string& source) {
+                                              const Origin& source) {
   if (matrix == nullptr || !matrix->is_array()) {
     return BadEntry(source, absl::StrCat(at, ".bandwidth_matrix"), matrix,
                     "a list of rows");
@@ -339,11 +365,22 @@ absl::StatusOr<std::vector<double>> SamplesOf(const Json* matrix,
   return samples;
 }
 
-}  // namespace
+// The text without the marks of processes; whether it is JSON.
+bool IsJson(absl::string_view text, std::string* plain) {
+  if (BeginsJson(text)) {
+    *plain = std::string(text);
+    return true;
+  }
+  *plain = absl::StrJoin(LogLines(text), "\n",
+                         [](std::string* out, const LogLine& line) {
+                           absl::StrAppend(out, line.text);
+                         });
+  return BeginsJson(*plain);
+}
 
-absl::StatusOr<Profile> ImportNcclTests(absl::string_view text,
-                                        const std::string& source_name) {
-  PW_ASSIGN_OR_RETURN(const Json json, Parse(text, source_name));
+absl::StatusOr<Profile> ImportNcclRun(const BenchmarkText& run,
+                                      const std::string& source_name) {
+  const Json& json = run.json;
   PW_ASSIGN_OR_RETURN(const std::string operation,
                       OperationOf(json, source_name));
   const Json* config = Member(json, "config");
@@ -358,6 +395,8 @@ absl::StatusOr<Profile> ImportNcclTests(absl::string_view text,
                       RanksOf(*config, devices, source_name));
   ProfileSource source = {
       .kind = "nccl-tests", .file = source_name, .backend = "cuda"};
+  source.warnings = run.warnings;
+  AddTexts(Member(json, "errors"), &source.warnings);
   if (const Json* date = Member(json, "start_time");
       date != nullptr && date->is_string()) {
     source.date = date->get<std::string>();
@@ -382,9 +421,9 @@ absl::StatusOr<Profile> ImportNcclTests(absl::string_view text,
                                .ranks = operation == "send_recv" ? 2 : ranks,
                                .nodes = NodesOf(devices)};
   Profile profile;
-  PW_ASSIGN_OR_RETURN(
-      profile.transfers,
-      TransfersOf(*results, alike, iterations, source_name, &source.warnings));
+  PW_ASSIGN_OR_RETURN(profile.transfers,
+                      TransfersOf(*results, run.lines, alike, iterations,
+                                  source_name, &source.warnings));
   if (profile.transfers.empty()) {
     return Unfit(source_name,
                  absl::StrCat("has no times", InBrackets(source.warnings)),
@@ -395,10 +434,47 @@ absl::StatusOr<Profile> ImportNcclTests(absl::string_view text,
   return profile;
 }
 
+}  // namespace
+
+absl::StatusOr<Profile> ImportNcclTests(absl::string_view text,
+                                        const std::string& source_name) {
+  std::string plain;
+  std::vector<BenchmarkText> runs;
+  if (IsJson(text, &plain)) {
+    PW_ASSIGN_OR_RETURN(Json json, Parse(plain, source_name));
+    runs.push_back({.json = std::move(json)});
+  } else {
+    PW_ASSIGN_OR_RETURN(runs, ReadNcclTestsText(text, source_name));
+  }
+  std::optional<Profile> all;
+  for (const BenchmarkText& run : runs) {
+    PW_ASSIGN_OR_RETURN(Profile each, ImportNcclRun(run, source_name));
+    if (all) {
+      const size_t rows = all->transfers.size() + each.transfers.size();
+      PW_ASSIGN_OR_RETURN(all, MergeProfiles(*all, each));
+      if (all->transfers.size() < rows) {
+        all->sources.back().warnings.push_back(absl::StrCat(
+            rows - all->transfers.size(),
+            " rows are there twice; those of the later run are taken"));
+      }
+    } else {
+      all = std::move(each);
+    }
+  }
+  return *std::move(all);
+}
+
 absl::StatusOr<Profile> ImportNvbandwidth(absl::string_view text,
                                           const std::string& source_name,
                                           int64_t bytes) {
-  PW_ASSIGN_OR_RETURN(const Json json, Parse(text, source_name));
+  BenchmarkText run;
+  std::string plain;
+  if (IsJson(text, &plain)) {
+    PW_ASSIGN_OR_RETURN(run.json, Parse(plain, source_name));
+  } else {
+    PW_ASSIGN_OR_RETURN(run, ReadNvbandwidthText(text, source_name));
+  }
+  const Json& json = run.json;
   const Json* root = Member(json, "nvbandwidth");
   const Json* tests = root == nullptr ? nullptr : Member(*root, "testcases");
   if (tests == nullptr || !tests->is_array()) {
@@ -407,6 +483,14 @@ absl::StatusOr<Profile> ImportNvbandwidth(absl::string_view text,
   }
   ProfileSource source = {
       .kind = "nvbandwidth", .file = source_name, .backend = "cuda"};
+  source.warnings = run.warnings;
+  for (const char* told : {"error", "warning"}) {
+    AddTexts(Member(*root, told), &source.warnings);
+  }
+  if (const Json* device = Member(*root, "device");
+      device != nullptr && device->is_string()) {
+    source.device = device->get<std::string>();
+  }
   if (const Json* driver = Member(*root, "Driver Version");
       driver != nullptr && driver->is_string()) {
     source.driver = driver->get<std::string>();
@@ -433,11 +517,14 @@ absl::StatusOr<Profile> ImportNvbandwidth(absl::string_view text,
     if (status != nullptr && *status != "Passed") {
       source.warnings.push_back(absl::StrCat(
           title, " is left out, since its status is ", ValueText(status)));
+      AddTexts(Member(test, "error"), &source.warnings);
       continue;
     }
     PW_ASSIGN_OR_RETURN(
         std::vector<double> samples,
-        SamplesOf(Member(test, "bandwidth_matrix"), at, bytes, source_name));
+        SamplesOf(Member(test, "bandwidth_matrix"),
+                  run.lines.empty() ? at : title, bytes,
+                  {source_name, run.lines.empty() ? 0 : run.lines[index]}));
     if (samples.empty()) {
       source.warnings.push_back(
           absl::StrCat(title, " is left out, since it has no bandwidths"));

@@ -1,5 +1,6 @@
 // Transfers and copies of a profile from what other programs measured:
-// nccl-tests (-J FILE) and nvbandwidth (-j). They run nothing.
+// nccl-tests and nvbandwidth, as they print it (import_text.h) or in the JSON
+// of -J FILE and -j. They run nothing.
 //
 // Facts of the formats: NVIDIA/nccl-tests, src/util.cu (its version 2 of the
 // file); NVIDIA/nvbandwidth, json_output.cpp.
@@ -17,10 +18,11 @@ namespace pipewright {
 // TransferEntry for every size. The operation is that of the program that ran
 // (all_reduce_perf, all_gather_perf, reduce_scatter_perf, sendrecv_perf);
 // sendrecv is filed between two ranks, both ways at once, however many took
-// part. Out-of-place times; warnings of the source name rows that have none,
-// whose in-place times are taken, and rows that are left out. Error:
-// kInvalidArgument with the source, the place in it and what is allowed, for a
-// time, a size or a count that cannot be.
+// part. A text with several runs gives the rows of all. Out-of-place times;
+// warnings of the source name rows that have none, whose in-place times are
+// taken, and rows that are left out. Error: kInvalidArgument with the source,
+// the place in it and what is allowed, for a time, a size or a count that
+// cannot be.
 absl::StatusOr<Profile> ImportNcclTests(absl::string_view text,
                                         const std::string& source_name);
 

@@ -26,7 +26,7 @@ set(PIPEWRIGHT_EXPOSED "sim/(engine|program|schedule|trace|profile)/\
 |sim/config/config_(io|mapping|message|textproto|tree|values)\\.cc$\
 |sim/foreign/(given_keys|key_[a-z]*|layer_pattern|read_args|shell_words|titan)\\.cc$\
 |sim/analysis/diagnose/(read_table|table_rows|kineto_job|trace_job)\\.cc$\
-|sim/analysis/compare/(foreign_trace|run_summary)\\.cc$\
+|sim/analysis/compare/(foreign_trace|log_report|run_summary)\\.cc$\
 |sim/analysis/plot/read_points\\.cc$\
 |sim/analysis/sweep/(reader|expression|sweep_file)\\.cc$\
 |calibrate/(import|kineto)_[a-z_]*\\.cc$\

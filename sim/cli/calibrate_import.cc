@@ -250,10 +250,12 @@ void AddCalibrateImport(CLI::App* calibrate, Action* action) {
                        "trace of PyTorch's profiler (export_chrome_trace), or "
                        "a folder with one of each rank; may be repeated");
   verb->add_option("--nccl-tests", import->nccl_tests,
-                   "file of nccl-tests -J; may be repeated");
+                   "what nccl-tests print, or their file of -J; may be "
+                   "repeated");
   CLI::Option* const nvbandwidth =
       verb->add_option("--nvbandwidth", import->nvbandwidth,
-                       "output of nvbandwidth -j; may be repeated");
+                       "output of nvbandwidth, with or without -j; may be "
+                       "repeated");
   verb->add_option("--buffer", import->buffer,
                    "bytes of nvbandwidth's buffer (its -b; default: 512MiB)")
       ->needs(nvbandwidth);

@@ -19,6 +19,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "sim/base/error_parts.h"
+#include "sim/base/gzip.h"
 #include "sim/base/input.h"
 #include "sim/base/json.h"
 #include "sim/base/nearest.h"
@@ -336,6 +337,20 @@ void PrintWarnings(const std::vector<std::string>& warnings) {
 
 absl::Status NotAvailable(absl::string_view what) {
   return FieldError(what, "not available in this version");
+}
+
+absl::StatusOr<std::string> ReadText(const std::string& path, int64_t most) {
+  PW_ASSIGN_OR_RETURN(const auto in,
+                      InputFile::Open(path, InputKind::kProfile));
+  std::string text;
+  std::string block(size_t{1} << 16, '\0');
+  while (most < 0 || static_cast<int64_t>(text.size()) < most) {
+    in->stream().read(block.data(), static_cast<std::streamsize>(block.size()));
+    if (in->stream().gcount() == 0) break;
+    text.append(block, 0, static_cast<size_t>(in->stream().gcount()));
+  }
+  if (most < 0) PW_RETURN_IF_ERROR(in->status());
+  return text;
 }
 
 bool IsFolder(const std::string& path) {

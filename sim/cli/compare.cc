@@ -5,18 +5,23 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "sim/analysis/compare/comparison.h"
 #include "sim/analysis/compare/foreign_trace.h"
+#include "sim/analysis/compare/log_report.h"
 #include "sim/analysis/compare/overlay_svg.h"
 #include "sim/analysis/compare/run_summary.h"
 #include "sim/base/file.h"
 #include "sim/base/gzip.h"
 #include "sim/base/status.h"
+#include "sim/cli/common.h"
 #include "sim/cli/verbs.h"
+#include "sim/trace/log_lines.h"
+#include "sim/trace/training_log.h"
 
 namespace pipewright {
 namespace {
@@ -34,9 +39,12 @@ struct CompareVerb {
   bool json = false;
   OutputFiles files;
   std::vector<CLI::Option*> of_others;  // traces of other programs
+  std::vector<CLI::Option*> of_traces;  // no logs
+  CLI::Option* skip_given = nullptr;
 
   absl::Status Run();
   absl::Status Summarize();
+  absl::Status CompareLog(std::optional<double> most);
   absl::StatusOr<ReadTrace> ReadMeasured(ReadTrace* simulated_run,
                                          std::vector<std::string>* warnings);
 };
@@ -48,27 +56,9 @@ Result Read(const InputFile& file, Result result) {
   return result;
 }
 
-// Our own traces say so before the first event.
-absl::StatusOr<bool> IsOurs(const std::string& path) {
-  PW_ASSIGN_OR_RETURN(const auto in, InputFile::Open(path));
-  TraceHeader header;
-  bool ours = false;
-  const absl::Status read = ReadTraceEvents(
-      in->stream(), path,
-      [&](const TraceEvent&) {
-        ours = IsOwnTrace(header);
-        // One event is enough.
-        return absl::CancelledError("");
-      },
-      &header);
-  PW_RETURN_IF_ERROR(in->status());
-  if (!read.ok() && !absl::IsCancelled(read)) return read;
-  return ours;
-}
-
 absl::StatusOr<ReadTrace> CompareVerb::ReadMeasured(
     ReadTrace* simulated_run, std::vector<std::string>* warnings) {
-  PW_ASSIGN_OR_RETURN(const bool ours, IsOurs(measured[0]));
+  PW_ASSIGN_OR_RETURN(const bool ours, IsOwnTraceFile(measured[0]));
   if (ours && measured.size() > 1) {
     return BadValue("MEASURED", measured[1],
                     "one file where it is one of pipewright's own");
@@ -111,6 +101,13 @@ absl::StatusOr<std::optional<double>> ReadLimit(const std::string& text) {
   return std::optional<double>(percent ? value / 100 : value);
 }
 
+absl::Status WithinLimit(double error, std::optional<double> most) {
+  if (!most || std::abs(error) <= *most) return absl::OkStatus();
+  return absl::InternalError(absl::StrFormat(
+      "--limit: the step time is off by %.2f %%, more than %.4g %%",
+      std::abs(error) * 100, *most * 100));
+}
+
 // --limit holds for every run.
 absl::Status CompareVerb::Summarize() {
   PW_ASSIGN_OR_RETURN(const std::optional<double> most, ReadLimit(limit));
@@ -132,6 +129,41 @@ absl::Status CompareVerb::Summarize() {
   return absl::OkStatus();
 }
 
+// The measured side is a training log, the simulated one a report or a trace.
+absl::Status CompareVerb::CompareLog(std::optional<double> most) {
+  if (measured.size() > 1) {
+    return BadValue("MEASURED", measured[1], "one file where it is a log");
+  }
+  for (const CLI::Option* option : of_traces) {
+    if (option->count() == 0) continue;
+    return BadValue(option->get_name(), option->results()[0],
+                    absl::StrCat("with a trace of the measurement; ",
+                                 measured[0], " is a log"));
+  }
+  PW_ASSIGN_OR_RETURN(const std::string text, ReadText(measured[0]));
+  PW_ASSIGN_OR_RETURN(const TrainingLog log,
+                      ReadTrainingLog(text, measured[0]));
+  PW_ASSIGN_OR_RETURN(
+      const LogSummary steps,
+      SummarizeLog(log, skip_given->count() > 0 ? foreign.skip : -1));
+  PW_ASSIGN_OR_RETURN(const std::string head, ReadText(simulated, kHeadBytes));
+  PredictedStep predicted;
+  if (absl::StrContains(head, "traceEvents")) {
+    PW_ASSIGN_OR_RETURN(const auto in, InputFile::Open(simulated));
+    PW_ASSIGN_OR_RETURN(const ReadTrace trace,
+                        Read(*in, ReadChromeTrace(in->stream(), simulated)));
+    predicted = PredictionOfTrace(trace);
+  } else {
+    PW_ASSIGN_OR_RETURN(const std::string report, ReadText(simulated));
+    PW_ASSIGN_OR_RETURN(predicted, PredictionOfReport(report, simulated));
+  }
+  PrintWarnings(log.warnings);
+  files.Put("-o", json ? absl::StrCat(LogToJson(log, steps, &predicted), "\n")
+                       : LogToText(log, steps, &predicted));
+  PW_RETURN_IF_ERROR(files.Write());
+  return WithinLimit(StepError(predicted, steps), most);
+}
+
 absl::Status CompareVerb::Run() {
   if (json) files.SetFormat("-o", FileFormat::kJson);
   files.Reads("SIM", simulated);
@@ -148,6 +180,9 @@ absl::Status CompareVerb::Run() {
   }
   if (summary) return Summarize();
   PW_ASSIGN_OR_RETURN(const std::optional<double> most, ReadLimit(limit));
+  PW_ASSIGN_OR_RETURN(const std::string head,
+                      ReadText(measured[0], kHeadBytes));
+  if (!BeginsJson(head)) return CompareLog(most);
   PW_ASSIGN_OR_RETURN(const auto in, InputFile::Open(simulated));
   PW_ASSIGN_OR_RETURN(ReadTrace simulated_run,
                       Read(*in, ReadChromeTrace(in->stream(), simulated)));
@@ -171,13 +206,7 @@ absl::Status CompareVerb::Run() {
     files.Put("--html", ComparisonHtml(comparison, run));
   }
   PW_RETURN_IF_ERROR(files.Write());
-  const double error = std::abs(comparison.step_s.error());
-  if (most && error > *most) {
-    return absl::InternalError(absl::StrFormat(
-        "--limit: the step time is off by %.2f %%, more than %.4g %%",
-        error * 100, *most * 100));
-  }
-  return absl::OkStatus();
+  return WithinLimit(comparison.step_s.error(), most);
 }
 
 }  // namespace
@@ -188,23 +217,26 @@ void AddCompare(CLI::App* app, Action* action) {
                                        "differ: prediction and measurement");
   auto compare = std::make_shared<CompareVerb>();
   verb->add_option("SIM", compare->simulated,
-                   "trace of the prediction (simulate --trace); with --summary "
-                   "a table of runs (execute --row)")
+                   "trace of the prediction (simulate --trace); beside a log "
+                   "also its report (simulate --json); with --summary a table "
+                   "of runs (execute --row)")
       ->required()
       ->type_name("");
   verb->add_option("MEASURED", compare->measured,
                    "trace of the measurement (execute --trace), or of another "
                    "program: a Chrome trace with a region around each pass, in "
-                   "one file or one file for each rank")
+                   "one file or one file for each rank; or the log of "
+                   "Megatron-LM, Megatron-Bridge or torchtitan")
       ->type_name("");
   CLI::Option* const summary =
       verb->add_flag("--summary", compare->summary,
                      "print the errors and the order of all runs of a table");
-  AddInteger(verb, "--iteration", &compare->iteration, 0, kMostIteration,
-             "compare this iteration, from 0 (default: the last that both "
-             "traces contain in full)")
-      ->excludes(summary)
-      ->type_name("N");
+  CLI::Option* const of_iteration =
+      AddInteger(verb, "--iteration", &compare->iteration, 0, kMostIteration,
+                 "compare this iteration, from 0 (default: the last that both "
+                 "traces contain in full)")
+          ->excludes(summary)
+          ->type_name("N");
   verb->add_option("--limit", compare->limit,
                    "exit code 1 where the step time is off by more, such as 5%")
       ->type_name("SHARE");
@@ -225,10 +257,15 @@ void AddCompare(CLI::App* app, Action* action) {
                              "how to tell the rank of a region: file or pid "
                              "(default: file where there are several)"),
             "");
+  compare->of_traces = compare->of_others;
+  compare->of_traces.push_back(of_iteration);
   of_others(
       AddInteger(verb, "--skip", &compare->foreign.skip, 0, kMostIteration,
-                 "leave out this many iterations at the start"),
+                 "leave out this many iterations at the start; of a log so "
+                 "many lines with a step (default: those slower than 1.2 times "
+                 "the median)"),
       "N");
+  compare->skip_given = compare->of_others.back();
   verb->add_flag("--json", compare->json, "one JSON object on standard output")
       ->group("Output");
   OutputFiles& files = compare->files;
@@ -237,6 +274,9 @@ void AddCompare(CLI::App* app, Action* action) {
   files.AddTo(verb, "--svg", "picture of both timelines on one axis",
               FileFormat::kSvg);
   files.AddTo(verb, "--html", "report as one page", FileFormat::kHtml);
+  for (const char* drawn : {"--svg", "--html"}) {
+    compare->of_traces.push_back(verb->get_option(drawn));
+  }
   verb->callback(
       [action, compare] { *action = [compare] { return compare->Run(); }; });
 }

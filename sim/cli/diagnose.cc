@@ -3,8 +3,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "sim/analysis/compare/log_report.h"
 #include "sim/analysis/diagnose/diagnosis.h"
 #include "sim/analysis/diagnose/job.h"
 #include "sim/analysis/diagnose/kineto_job.h"
@@ -18,13 +20,15 @@
 #include "sim/cli/verbs.h"
 #include "sim/report/format.h"
 #include "sim/report/html_parts.h"
+#include "sim/trace/log_lines.h"
 #include "sim/trace/trace_read.h"
+#include "sim/trace/training_log.h"
 
 namespace pipewright {
 namespace {
 
-// The pictures of a diagnosis that need more than sim/analysis/diagnose sees: the heat
-// map of workers, and the page with it, tables and timelines.
+// The pictures of a diagnosis that need more than sim/analysis/diagnose sees:
+// the heat map of workers, and the page with it, tables and timelines.
 
 constexpr size_t kMostPageRows = 256;
 // A picture with more cells is longer than a page is of use.
@@ -126,42 +130,86 @@ struct DiagnoseVerb {
   bool json = false;
   OutputFiles files;
   std::vector<CLI::Option*> of_kineto;
+  std::vector<CLI::Option*> of_operations;  // of no log
+  CLI::Option* skip_given = nullptr;
 
   absl::Status Run();
+  absl::Status RunLog();
+  absl::Status Refuse(const std::vector<CLI::Option*>& options,
+                      const std::string& allowed) const;
   absl::StatusOr<MeasuredJob> ReadJob() const;
 };
 
-absl::StatusOr<MeasuredJob> DiagnoseVerb::ReadJob() const {
-  if (IsFolder(trace)) {
-    PW_ASSIGN_OR_RETURN(const std::vector<std::string> paths,
-                        TracesOfFolder(trace));
-    KinetoJob job(kineto);
-    for (const std::string& path : paths) {
-      PW_ASSIGN_OR_RETURN(const auto in, InputFile::Open(path));
-      const absl::Status added = job.Add(in->stream(), path);
-      PW_RETURN_IF_ERROR(in->status());
-      PW_RETURN_IF_ERROR(added);
-    }
-    return job.Finish(trace);
-  }
-  for (const CLI::Option* option : of_kineto) {
+absl::Status DiagnoseVerb::Refuse(const std::vector<CLI::Option*>& options,
+                                  const std::string& allowed) const {
+  for (const CLI::Option* option : options) {
     if (option->count() == 0) continue;
-    return BadValue(option->get_name(), option->results()[0],
-                    absl::StrCat("with a folder of traces of PyTorch's "
-                                 "profiler; ",
-                                 trace, " is no folder"));
+    return BadValue(option->get_name(), option->results()[0], allowed);
   }
-  PW_ASSIGN_OR_RETURN(const auto in, InputFile::Open(trace));
-  const int first = in->stream().peek();
-  if (first == '{' || first == '[') {
-    const absl::StatusOr<ReadTrace> read = ReadChromeTrace(in->stream(), trace);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<MeasuredJob> DiagnoseVerb::ReadJob() const {
+  std::vector<std::string> paths;
+  if (IsFolder(trace)) {
+    PW_ASSIGN_OR_RETURN(paths, TracesOfFolder(trace));
+  } else {
+    PW_ASSIGN_OR_RETURN(const std::string head, ReadText(trace, kHeadBytes));
+    const bool is_json = BeginsJson(head);
+    bool ours = !is_json;
+    if (is_json) {
+      PW_ASSIGN_OR_RETURN(ours, IsOwnTraceFile(trace));
+    }
+    if (ours) {
+      PW_RETURN_IF_ERROR(Refuse(
+          of_kineto, absl::StrCat("with traces of PyTorch's profiler; ", trace,
+                                  is_json ? " is one of pipewright's own"
+                                          : " is a table")));
+      PW_ASSIGN_OR_RETURN(const auto in, InputFile::Open(trace));
+      if (is_json) {
+        const absl::StatusOr<ReadTrace> read =
+            ReadChromeTrace(in->stream(), trace);
+        PW_RETURN_IF_ERROR(in->status());
+        PW_RETURN_IF_ERROR(read.status());
+        return JobOfTrace(*read);
+      }
+      absl::StatusOr<MeasuredJob> job = ReadJobTable(in->stream(), trace);
+      PW_RETURN_IF_ERROR(in->status());
+      return job;
+    }
+    paths.push_back(trace);
+  }
+  KinetoJob job(kineto);
+  for (const std::string& path : paths) {
+    PW_ASSIGN_OR_RETURN(const auto in, InputFile::Open(path));
+    const absl::Status added = job.Add(in->stream(), path);
     PW_RETURN_IF_ERROR(in->status());
-    PW_RETURN_IF_ERROR(read.status());
-    return JobOfTrace(*read);
+    PW_RETURN_IF_ERROR(added);
   }
-  absl::StatusOr<MeasuredJob> job = ReadJobTable(in->stream(), trace);
-  PW_RETURN_IF_ERROR(in->status());
-  return job;
+  return job.Finish(trace);
+}
+
+// A log has times of whole steps: no operations to replay or to draw.
+absl::Status DiagnoseVerb::RunLog() {
+  PW_RETURN_IF_ERROR(
+      Refuse(of_operations, absl::StrCat("with measured operations; ", trace,
+                                         " is a log, which has whole steps")));
+  PW_ASSIGN_OR_RETURN(const std::string text, ReadText(trace));
+  PW_ASSIGN_OR_RETURN(const TrainingLog log, ReadTrainingLog(text, trace));
+  PW_ASSIGN_OR_RETURN(
+      const LogSummary summary,
+      SummarizeLog(log, skip_given->count() > 0 ? kineto.skip : -1));
+  PrintWarnings(log.warnings);
+  files.Put("-o", json ? absl::StrCat(LogToJson(log, summary, nullptr), "\n")
+                       : LogToText(log, summary, nullptr));
+  return files.Write();
+}
+
+// A table begins with its columns.
+bool IsLog(absl::string_view head) {
+  return !BeginsJson(head) &&
+         (HoldsTrainingSteps(head) ||
+          !absl::StrContains(head.substr(0, head.find('\n')), ","));
 }
 
 absl::Status DiagnoseVerb::Run() {
@@ -175,6 +223,10 @@ absl::Status DiagnoseVerb::Run() {
   PW_RETURN_IF_ERROR(files.Check());
   if (ideal != "mean" && ideal != "median") {
     return BadValue("--ideal", ideal, "mean, median");
+  }
+  if (!IsFolder(trace)) {
+    PW_ASSIGN_OR_RETURN(const std::string head, ReadText(trace, kHeadBytes));
+    if (IsLog(head)) return RunLog();
   }
   PW_ASSIGN_OR_RETURN(const MeasuredJob job, ReadJob());
   const Diagnosis diagnosis = Diagnose(
@@ -204,15 +256,18 @@ void AddDiagnose(CLI::App* app, Action* action) {
   auto diagnose = std::make_shared<DiagnoseVerb>();
   verb->add_option("TRACE", diagnose->trace,
                    "measured operations: a table (CSV), a trace of simulate or "
-                   "execute --trace, or a folder of traces of PyTorch's "
-                   "profiler, one a rank; .gz too")
+                   "execute --trace, a trace of PyTorch's profiler or a folder "
+                   "with one of each rank; or the log of Megatron-LM, "
+                   "Megatron-Bridge or torchtitan; .gz too")
       ->required()
       ->type_name("PATH");
-  verb->add_option("--ideal", diagnose->ideal,
-                   "ideal time of what computes: mean or median of its kind "
-                   "[mean]; of what communicates it is the median transfer "
-                   "time")
-      ->type_name("mean|median");
+  CLI::Option* const ideal =
+      verb->add_option(
+              "--ideal", diagnose->ideal,
+              "ideal time of what computes: mean or median of its kind "
+              "[mean]; of what communicates it is the median transfer "
+              "time")
+          ->type_name("mean|median");
   const auto of_kineto = [&](CLI::Option* option) {
     diagnose->of_kineto.push_back(
         option->group("Traces of PyTorch's profiler"));
@@ -230,9 +285,15 @@ void AddDiagnose(CLI::App* app, Action* action) {
                        "stages; the ranks of one stage follow each other "
                        "(default: as many as there are traces)")
                 ->type_name("N"));
-  of_kineto(AddInteger(verb, "--skip", &diagnose->kineto.skip, 0,
-                       kMostDiagnosed, "leave out this many steps at the start")
-                ->type_name("N"));
+  diagnose->of_operations = diagnose->of_kineto;
+  diagnose->of_operations.push_back(ideal);
+  diagnose->skip_given =
+      AddInteger(verb, "--skip", &diagnose->kineto.skip, 0, kMostDiagnosed,
+                 "leave out this many steps at the start; of a log so many "
+                 "lines with a step (default: those slower than 1.2 times the "
+                 "median)")
+          ->type_name("N");
+  of_kineto(diagnose->skip_given);
   verb->add_flag("--json", diagnose->json, "one JSON object on standard output")
       ->group("Output");
   OutputFiles& files = diagnose->files;
@@ -243,6 +304,9 @@ void AddDiagnose(CLI::App* app, Action* action) {
   files.AddTo(verb, "--timeline", "the ideal step as a Chrome trace",
               FileFormat::kJson);
   files.AddTo(verb, "--html", "report as one page", FileFormat::kHtml);
+  for (const char* drawn : {"--svg", "--timeline", "--html"}) {
+    diagnose->of_operations.push_back(verb->get_option(drawn));
+  }
   verb->callback(
       [action, diagnose] { *action = [diagnose] { return diagnose->Run(); }; });
 }

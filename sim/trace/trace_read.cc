@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "sim/base/error_parts.h"
+#include "sim/base/gzip.h"
 #include "sim/base/status.h"
 #include "sim/schedule/pass.h"
 
@@ -271,6 +272,23 @@ class Reader {
 
 bool IsOwnTrace(const TraceHeader& header) {
   return header.Other("wait_rule") != nullptr;
+}
+
+absl::StatusOr<bool> IsOwnTraceFile(const std::string& path) {
+  PW_ASSIGN_OR_RETURN(const auto in, InputFile::Open(path));
+  TraceHeader header;
+  bool ours = false;
+  const absl::Status read = ReadTraceEvents(
+      in->stream(), path,
+      [&](const TraceEvent&) {
+        ours = IsOwnTrace(header);
+        // One event is enough.
+        return absl::CancelledError("");
+      },
+      &header);
+  PW_RETURN_IF_ERROR(in->status());
+  if (!read.ok() && !absl::IsCancelled(read)) return read;
+  return ours;
 }
 
 absl::StatusOr<ReadTrace> ReadChromeTrace(std::istream& in,

@@ -44,6 +44,9 @@ struct ReadTrace {
 
 // Was a trace with this header written by ChromeTraceJson?
 bool IsOwnTrace(const TraceHeader& header);
+// The same of a file; our own traces say so before the first event. Error: the
+// file cannot be read, or is no trace.
+absl::StatusOr<bool> IsOwnTraceFile(const std::string& path);
 
 // Error: kInvalidArgument with the file, the event and the field.
 absl::StatusOr<ReadTrace> ReadChromeTrace(std::istream& in,

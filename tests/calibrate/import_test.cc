@@ -162,7 +162,7 @@ TEST_CASE("calibrate: nccl-tests give transfers", "[calibrate]") {
   CHECK(profile->transfers[1].time.median_s == Approx(50e-6));
   CHECK(profile->transfers[1].time.max_s == Approx(55e-6));
   CHECK(profile->sources[0].device == "Toy GPU 80GB");
-  CHECK(absl::StrContains(ErrorOf(ImportNcclTests("[1]", "n.json")),
+  CHECK(absl::StrContains(ErrorOf(ImportNcclTests("[{}]", "n.json")),
                           "n.json: is no JSON object"));
   CHECK(absl::StrContains(
       ErrorOf(ImportNcclTests(R"({"args": ["x/broadcast_perf"]})", "n.json")),

@@ -220,6 +220,72 @@ TEST_CASE("cli: compare says what an executed run was given", "[cli]") {
         (json["memory"]["simulated"]["meaning"] == "executor"));
 }
 
+TEST_CASE("cli: compare takes a training log as the measured side", "[cli]") {
+  const TemporaryFolder folder;
+  // 2 s a step; 4 devices with 8192 tokens each.
+  const std::string report = folder.Write(
+      "sim.json", R"({"iteration_s": 2.0, "tokens_per_s": 16384, "devices": 4,
+                      "tflops_per_device": 300,
+                      "peak_memory_bytes": [1073741824, 3221225472]})");
+  std::string text =
+      "[Rank 0] (after 1 iterations) memory (MB) | allocated: 1.0 | max "
+      "allocated: 4096.0 | reserved: 1.0 | max reserved: 5120.0\n"
+      "  seq_length ........ 4096\n  world_size ........ 4\n";
+  for (int step = 1; step <= 3; ++step) {
+    absl::StrAppend(
+        &text, " iteration ", step,
+        "/ 3 | elapsed time per iteration (ms): ", step == 1 ? "50000" : "2500",
+        " | throughput per GPU (TFLOP/s/GPU): 240.0 | global batch "
+        "size: 8 |\n");
+  }
+  const std::string log = folder.Write("train.log.gz", testing::Gzip(text));
+  const BinaryResult run = RunBinary({"compare", report, log});
+  INFO(run.err << run.out);
+  REQUIRE(run.exit_code == 0);
+  CHECK(absl::StrContains(run.out, "left out at the start, as warm-up: 1"));
+  CHECK(absl::StrContains(run.out, "-20.00 %"));
+  const Json json =
+      Json::parse(RunBinary({"compare", report, log, "--json"}).out);
+  const auto error = [&](const char* key) {
+    return json[key]["error"].get<double>();
+  };
+  CHECK(error("step_s") == Approx(2.0 / 2.5 - 1));
+  CHECK(error("tokens_per_s_per_device") ==
+        Approx(16384.0 / 4 / (8 * 4096 / 4 / 2.5) - 1));
+  CHECK(error("tflops_per_device") == Approx(300.0 / 240 - 1));
+  CHECK(error("peak_memory_bytes") == Approx(3.0 / 4 - 1));
+  CHECK(json["log"]["step_s"]["count"] == 2);
+  CHECK(RunBinary({"compare", report, log, "--limit", "21%"}).exit_code == 0);
+  const BinaryResult off =
+      RunBinary({"compare", report, log, "--limit", "19%"});
+  CHECK(off.exit_code == 1);
+  CHECK(absl::StrContains(off.err, "off by 20.00 %, more than 19 %"));
+  // A trace has the step alone: the last of its three periods.
+  const std::string trace = Simulate(folder, "sim_trace.json", "10ms");
+  const double period_s =
+      Json::parse(RunBinary({"compare", trace, trace, "--json"})
+                      .out)["step_s"]["simulated"]
+          .get<double>();
+  const Json of_trace =
+      Json::parse(RunBinary({"compare", trace, log, "--json"}).out);
+  CHECK(of_trace["step_s"]["simulated"].get<double>() == Approx(period_s));
+  CHECK(of_trace["tflops_per_device"]["simulated"].is_null());
+  for (const char* flag :
+       {"--svg", "--html", "--iteration", "--forward", "--rank-of"}) {
+    INFO(flag);
+    const BinaryResult refused = RunBinary(
+        {"compare", report, log, flag,
+         std::string(flag) == "--iteration" ? "0" : folder.Path("x")});
+    CHECK(refused.exit_code == 2);
+    CHECK(absl::StrContains(refused.err, flag));
+  }
+  CHECK(RunBinary({"compare", report, log, log}).exit_code == 2);
+  const BinaryResult other =
+      RunBinary({"compare", folder.Write("other.json", "{\"a\": 1}"), log});
+  CHECK(other.exit_code == 2);
+  CHECK(absl::StrContains(other.err, "other.json: iteration_s: missing"));
+}
+
 TEST_CASE("cli: compare refuses what does not belong together", "[cli]") {
   const TemporaryFolder folder;
   const std::string simulated = Simulate(folder, "sim.json", "10ms");

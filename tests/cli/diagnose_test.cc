@@ -99,14 +99,105 @@ TEST_CASE("diagnose: a trace of simulate and of execute", "[cli]") {
   }
 }
 
+// A step of F, BW and an optimizer, from `start_us`; F lasts `forward_us`.
+std::string KinetoStep(int start_us, int forward_us) {
+  const auto region = [](const char* name, int from_us, int length_us) {
+    return absl::StrCat(
+        "{\"ph\": \"X\", \"cat\": \"user_annotation\", \"name\": \"", name,
+        "\", \"ts\": ", from_us, ", \"dur\": ", length_us,
+        ", \"pid\": 1, \"tid\": 1}");
+  };
+  return absl::StrCat(region("forward", start_us, forward_us), ",\n",
+                      region("backward", start_us + 5000, 3000), ",\n",
+                      region("Optimizer.step#Adam.step", start_us + 8000, 500));
+}
+
+TEST_CASE("diagnose: one trace of PyTorch's profiler", "[cli]") {
+  const TemporaryFolder folder;
+  const std::string trace = folder.Write(
+      "rank0.json", absl::StrCat("{\"traceEvents\": [", KinetoStep(0, 1000),
+                                 ",\n", KinetoStep(10000, 2000), "]}"));
+  const BinaryResult run = RunBinary({"diagnose", trace, "--json"});
+  INFO(run.err);
+  REQUIRE(run.exit_code == 0);
+  const Json report = Json::parse(run.out);
+  CHECK(report["form"] == "kineto");
+  CHECK(report["pp"] == 1);
+  CHECK(report["operations"] == 3);
+  REQUIRE(report["steps"].size() == 2);
+  CHECK(report["steps"][0]["recorded_s"].get<double>() == Approx(8.5e-3));
+  CHECK(report["steps"][0]["no_gap_s"].get<double>() == Approx(4.5e-3));
+  CHECK(report["steps"][1]["no_gap_s"].get<double>() == Approx(5.5e-3));
+  const BinaryResult one = RunBinary({"diagnose", trace, "--skip", "1"});
+  CHECK(one.exit_code == 0);
+  CHECK(absl::StrContains(one.out, "one step of 3 operations"));
+  CHECK(RunBinary({"diagnose", trace, "--pp", "2"}).exit_code == 2);
+}
+
+std::string TrainingLogText() {
+  std::string text = "using world size: 8\n";
+  for (int step = 1; step <= 4; ++step) {
+    absl::StrAppend(&text, " iteration        ", step,
+                    "/ 50 | consumed samples: 16 | elapsed time per iteration "
+                    "(ms): ",
+                    step == 1   ? 9000
+                    : step == 4 ? 1500
+                                : 1000,
+                    " | global batch size: 16 |\n");
+  }
+  return text;
+}
+
+TEST_CASE("diagnose: the log of a training run", "[cli]") {
+  const TemporaryFolder folder;
+  const std::string log = folder.Write("train.log", TrainingLogText());
+  const BinaryResult run = RunBinary({"diagnose", log});
+  INFO(run.err);
+  REQUIRE(run.exit_code == 0);
+  for (const char* part :
+       {"log of Megatron-LM: 3 of 4 lines with a step",
+        "left out at the start, as warm-up: 1",
+        "slow: step 4, 1.5 s, 1.50 times the median (line 5)"}) {
+    INFO(part << "\n" << run.out);
+    CHECK(absl::StrContains(run.out, part));
+  }
+  const Json report = Json::parse(RunBinary({"diagnose", log, "--json"}).out);
+  CHECK(report["step_s"]["median"].get<double>() == Approx(1));
+  CHECK(report["step_s"]["mean"].get<double>() == Approx(3.5 / 3));
+  CHECK(report["warm_up"].size() == 1);
+  const Json all =
+      Json::parse(RunBinary({"diagnose", log, "--skip", "0", "--json"}).out);
+  CHECK(all["step_s"]["most"].get<double>() == Approx(9));
+  const std::string page = ReadFile(SourcePath("docs/diagnose.md")).value();
+  for (const auto& item : report.items()) {
+    INFO(item.key());
+    CHECK(absl::StrContains(page, absl::StrCat("`", item.key(), "`")));
+  }
+  for (const char* flag :
+       {"--svg", "--html", "--timeline", "--forward", "--pp", "--ideal"}) {
+    INFO(flag);
+    const BinaryResult refused =
+        RunBinary({"diagnose", log, flag,
+                   std::string(flag) == "--pp" ? "2" : folder.Path("x")});
+    CHECK(refused.exit_code == 2);
+    CHECK(absl::StrContains(refused.err, flag));
+  }
+  const BinaryResult none =
+      RunBinary({"diagnose", folder.Write("notes.txt", "hello\n")});
+  CHECK(none.exit_code == 2);
+  CHECK(absl::StrContains(none.err, "notes.txt: reports no step; allowed: "));
+}
+
 TEST_CASE("diagnose: what it refuses", "[cli]") {
   const TemporaryFolder folder;
   const std::string foreign =
-      folder.Write("foreign.json", "{\"traceEvents\": [{\"ph\": \"X\"}]}");
+      folder.Write("foreign.json",
+                   "{\"traceEvents\": [{\"ph\": \"X\", \"name\": \"a\", "
+                   "\"ts\": 1, \"dur\": 1, \"pid\": 1, \"tid\": 1}]}");
   const std::string empty = folder.Write("empty.csv", "");
   const BinaryResult other = RunBinary({"diagnose", foreign});
   CHECK(other.exit_code == 2);
-  CHECK(absl::StrContains(other.err, "not written by pipewright"));
+  CHECK(absl::StrContains(other.err, "no region is a forward or a backward"));
   CHECK(RunBinary({"diagnose", empty}).exit_code == 2);
   const BinaryResult pattern =
       RunBinary({"diagnose", Job("ST"), "--forward", "fwd"});

@@ -218,6 +218,10 @@ TEST_CASE("fuzz: tables of a measured job", "[fuzz]") {
   CheckTarget("job_table", 2000);
 }
 
+TEST_CASE("fuzz: training logs", "[fuzz]") {
+  CheckTarget("training_log", 4000);
+}
+
 TEST_CASE("fuzz: frames between processes of a job", "[fuzz]") {
   CheckTarget("frames", 20000);
 }

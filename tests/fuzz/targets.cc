@@ -16,6 +16,7 @@ absl::Span<const FuzzTarget> FuzzTargets() {
       {"chrome_trace", FuzzChromeTrace},
       {"lengths", FuzzLengths},
       {"job_table", FuzzJobTable},
+      {"training_log", FuzzTrainingLog},
       {"frames", FuzzFrames},
       {"program", FuzzProgram},
   };

@@ -38,6 +38,8 @@ bool FuzzChromeTrace(absl::string_view input);
 bool FuzzLengths(absl::string_view input);
 // Finite times of a measured job, or an error of the user's with the file.
 bool FuzzJobTable(absl::string_view input);
+// Finite times and rates of a log, or an error of the user's with the file.
+bool FuzzTrainingLog(absl::string_view input);
 // What a process of a job may get once it knows the other: frames are the same
 // in whatever pieces they come and hold no more than has come; what is in them
 // is a message, a word of the run, or refused.

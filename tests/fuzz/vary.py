@@ -150,7 +150,7 @@ def of_table(target):
 def variants(target):
     if target == 'config':
         yield from of_config()
-    elif target == 'profile':
+    elif target in ('profile', 'training_log'):
         yield from of_lines(target, NUMBERS)
     elif target in ('job_table', 'lengths', 'torch_csv'):
         yield from of_table(target)

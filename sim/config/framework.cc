@@ -230,6 +230,11 @@ bool SequenceParallelOf(const StrategyChoice& strategy, int tp,
   return tp > 1 && strategy.sequence_parallel.value_or(!off);
 }
 
+int ExpertTensorOf(const StrategyChoice& strategy, int ep) {
+  const bool apart = strategy.framework == Framework::kTorchtitan && ep > 1;
+  return strategy.etp.value_or(apart ? 1 : 0);
+}
+
 absl::Status CheckFramework(const RunConfig& config, const RunSizes& sizes) {
   const StrategyChoice& strategy = config.strategy;
   if (!strategy.data_parallel && !strategy.zero) return absl::OkStatus();

@@ -38,7 +38,7 @@ absl::StatusOr<Execution> PrepareExecution(const RunConfig& config) {
   if (!choice.graph_parts.empty()) {
     PW_ASSIGN_OR_RETURN(out.graph_parts, GraphPartsOf(config));
   }
-  out.etp = choice.etp.value_or(out.etp);
+  out.etp = ExpertTensorOf(choice, choice.ep.value_or(1));
   out.expert_load = choice.expert_load.value_or(out.expert_load);
   out.expert_nodes = choice.expert_nodes.value_or(out.expert_nodes);
   out.dispatch = choice.dispatch.value_or(out.dispatch);

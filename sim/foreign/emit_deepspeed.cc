@@ -72,7 +72,7 @@ absl::Status EmitDeepSpeed(Emission* emission) {
   emission->Hold({"strategy.framework", "strategy.microbatch_size",
                   "strategy.microbatches", "strategy.offload",
                   "strategy.optimizer_placement", "strategy.optimizer_ratio",
-                  "strategy.precision", "schedule.name"});
+                  "strategy.precision"});
   if (training.dp > 1) emission->Hold({"strategy.data_parallel"});
   if (stage > 0) {
     zero["overlap_comm"] = strategy.overlap_gradients.value_or(false);

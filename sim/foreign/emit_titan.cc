@@ -194,7 +194,7 @@ class TitanWriter {
   // Names of the modules of each stage.
   std::string Parts() const {
     const StageLayout& layout = emission_.run.prepared_model->layout;
-    const char* const indent = toml_ ? "  " : "                ";
+    const std::string indent(toml_ ? 0 : 12, ' ');
     std::string text = "[\n";
     int64_t layer = 0;
     for (size_t stage = 0; stage < layout.stages.size(); ++stage) {
@@ -207,9 +207,10 @@ class TitanWriter {
       if (stage + 1 == layout.stages.size()) {
         modules.insert(modules.end(), {"norm", toml_ ? "output" : "lm_head"});
       }
-      absl::StrAppend(&text, indent, Quoted(modules), ",\n");
+      absl::StrAppend(&text, indent, toml_ ? "  " : "    ", Quoted(modules),
+                      ",\n");
     }
-    return absl::StrCat(text, absl::string_view(indent).substr(2), "]");
+    return absl::StrCat(text, indent, "]");
   }
 
   void Recompute() {

@@ -455,7 +455,8 @@ class TitanFile {
       keys_.NotModelled("loss", "logits in chunks, or another loss");
     }
     // What is in these counts.
-    for (const char* id : {"training", "parallelism", "optimizer", "compile"}) {
+    for (const char* id :
+         {"model_spec", "training", "parallelism", "optimizer", "compile"}) {
       if (in_tokens_) keys_.IsGiven(id);
     }
     Quantization();

@@ -1,10 +1,10 @@
 // A run as overrides of a recipe of Megatron-Bridge (067f987d,
 // scripts/training/run_recipe.py): every key whose value is not the recipe's.
 #include <map>
+#include <set>
 #include <utility>
 
 #include "absl/algorithm/container.h"
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "sim/base/check.h"
@@ -45,6 +45,7 @@ class BridgeOverrides {
         KeyTable::Of("megatron").FindFlag(flag.name, &clears);
     PW_CHECK(row != nullptr);
     std::string name = row->id();
+    said_.insert(name);
     bool on = !clears;
     for (const Renamed& each : kRenamed) {
       if (name != each.flag) continue;
@@ -60,28 +61,31 @@ class BridgeOverrides {
   }
 
   void Set(const std::string& name, const std::string& value) {
+    said_.insert(name);
     wanted_[absl::StrCat(SectionOf(name), ".", name)] = value;
   }
   void Set(const char* section, const char* name, const std::string& value) {
     wanted_[absl::StrCat(section, ".", name)] = value;
   }
 
-  // What the recipe sets and no flag does is as the framework has it.
+  // Switches the recipe's other keys off.
   void Reset() {
     const KeyTable& table = KeyTable::Of("bridge");
     for (const auto& [path, value] : recipe_.values) {
       const size_t dot = path.rfind('.');
-      if (dot == std::string::npos || wanted_.count(path) > 0) continue;
+      if (dot == std::string::npos) continue;
       const std::string section = path.substr(0, dot);
-      if (section != "model" && section != "ddp" && section != "optimizer" &&
-          section != "comm_overlap") {
+      const std::string name = path.substr(dot + 1);
+      const ForeignKey* const row = table.FindName(section, name);
+      if (section == "tokenizer" || said_.count(name) > 0 || row == nullptr ||
+          row->effect != KeyEffect::kMapped) {
         continue;
       }
-      const ForeignKey* const row =
-          table.FindName(section, path.substr(dot + 1));
-      if (row == nullptr || row->effect != KeyEffect::kMapped) continue;
-      const std::string text = row->DefaultOf("main");
-      wanted_[path] = text.empty() ? "null" : absl::AsciiStrToLower(text);
+      if (row->type == "bool") {
+        wanted_[path] = "false";
+      } else if (row->DefaultOf("main").empty()) {
+        wanted_[path] = "null";
+      }
     }
   }
 
@@ -128,6 +132,7 @@ class BridgeOverrides {
 
   const BridgeRecipe& recipe_;
   std::map<std::string, std::string> wanted_;
+  std::set<std::string> said_;  // names
 };
 
 absl::StatusOr<const BridgeRecipe*> RecipeFor(const ModelSpec& model) {
@@ -165,6 +170,8 @@ absl::Status EmitBridge(Emission* emission) {
       overrides.Take(flag);
     }
   }
+  // bf16 gradients are summed in fp32 unless a flag says other.
+  if (gradient == 4) overrides.Set("grad_reduce_in_fp32", "true");
   // Else the tokenizer's vocabulary counts, and the length of the data.
   overrides.Set("tokenizer", "use_tokenizer_vocab_size", "false");
   overrides.Set("dataset", "seq_length",

@@ -511,7 +511,10 @@ TEST_CASE("arguments: torchtitan's", "[foreign]") {
       {parallelism + "tensor_parallel_degree = 4\n"
                      "context_parallel_degree = 2\n"
                      "expert_parallel_degree = 8",
-       {{"strategy.tp", "4"}, {"strategy.cp", "2"}, {"strategy.ep", "8"}}},
+       {{"strategy.tp", "4"},
+        {"strategy.cp", "2"},
+        {"strategy.ep", "8"},
+        {"strategy.etp", "1"}}},
       {parallelism + "expert_parallel_degree = 1", {}},
       {shard + "4", replicas(4, "fsdp")},
       {shard + "4" + replicate + "3",

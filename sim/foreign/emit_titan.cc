@@ -51,7 +51,7 @@ class TitanWriter {
           emission_.model.name,
           "; frameworks/torchtitan_flavors.csv has them"));
     }
-    PW_RETURN_IF_ERROR(RefuseUnsayable("torchtitan", Refusals()));
+    PW_RETURN_IF_ERROR(RefuseUnsayable("torchtitan", Refusals(*flavor)));
     emission_.HoldModel();
     emission_.Hold({"strategy.framework", "strategy.offload"});
     Training();
@@ -76,7 +76,7 @@ class TitanWriter {
     return toml_ ? (on ? "true" : "false") : (on ? "True" : "False");
   }
 
-  std::vector<Unsayable> Refusals() const {
+  std::vector<Unsayable> Refusals(const TitanFlavor& flavor) const {
     const TrainingSpec& training = emission_.training;
     const Schedule& order = *emission_.run.schedule.lowered;
     const bool pipeline = *strategy().pp > 1;
@@ -106,6 +106,10 @@ class TitanWriter {
          "CUDA graphs with a pipeline, or in TOML"},
         {emission_.model.has_experts() && training.etp() != own_etp,
          "tensor parallelism of experts beside expert parallelism"},
+        // torchtitan 238fa9953, torchtitan/models/*/__init__.py.
+        {toml_ && pipeline &&
+             (flavor.name == "qwen3" || flavor.name == "gpt_oss"),
+         "a pipeline of this model in TOML"},
         {emission_.model.tied_embeddings && pipeline,
          "tied embeddings with a pipeline"},
         {emission_.model.mtp_layers > 0,

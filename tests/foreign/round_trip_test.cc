@@ -229,8 +229,10 @@ TEST_CASE("emitted: what torchtitan reads is what was planned", "[foreign]") {
                "torchtitan", toml ? "run.toml" : "run.py", layouts);
     // Those whose sizes a flavor has.
     for (const char* model : {"llama3-8b", "qwen3-8b", "qwen3-30b-a3b"}) {
-      CAPTURE(model);
-      CHECK(trips.refused.count(model) == 0);
+      CAPTURE(model, toml);
+      // torchtitan had no pipeline of Qwen 3 in TOML.
+      CHECK(trips.refused.count(model) ==
+            (toml && absl::StartsWith(model, "qwen3") ? 1 : 0));
     }
     for (const char* model : {"gpt2", "llama2-7b", "deepseek-v3"}) {
       CAPTURE(model);
@@ -298,7 +300,11 @@ std::vector<GivenKey> KeysOfLines(const std::string& text) {
     const std::string name(line.substr(0, equals));
     std::string value(absl::StripSuffix(line.substr(equals + 1), ","));
     if (indent == 8) section = name;
-    if (indent == 8 || absl::EndsWith(value, "[")) continue;
+    // What is computed has no value here.
+    if (indent == 8 || absl::EndsWith(value, "[") ||
+        absl::StrContains(value, "(")) {
+      continue;
+    }
     value.erase(std::remove(value.begin(), value.end(), '"'), value.end());
     keys.push_back({.section = section, .name = name, .values = {value}});
   }

@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
@@ -178,6 +179,14 @@ absl::StatusOr<ForeignArgs> ReadBridge(std::vector<GivenKey> keys,
     }
     std::vector<GivenKey> values = RecipeKeys(*recipe, named->line);
     keys.erase(named);
+    // An override replaces the value, be it with null.
+    std::erase_if(values, [&keys](const GivenKey& value) {
+      return std::any_of(keys.begin(), keys.end(), [&](const GivenKey& given) {
+        return given.name == value.name &&
+               absl::StripSuffix(given.section, ".transformer") ==
+                   value.section;
+      });
+    });
     keys.insert(keys.begin(), values.begin(), values.end());
   }
   BridgeFile file(path);

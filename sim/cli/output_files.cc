@@ -48,7 +48,8 @@ const std::vector<FormatRow>& Formats() {
        "an SQLite database",
        {".sqlite", ".sqlite3", ".db"}},
       {FileFormat::kShell, "arguments of a shell", {".sh", ".txt"}},
-      {FileFormat::kToml, "TOML", {".toml"}}};
+      {FileFormat::kToml, "TOML", {".toml"}},
+      {FileFormat::kPython, "Python", {".py"}}};
   return *rows;
 }
 
@@ -56,7 +57,7 @@ const std::vector<FormatRow>& Formats() {
 constexpr const char* kForeignEndings[] = {
     ".jpg", ".jpeg",  ".gif", ".webp", ".bmp", ".tiff", ".ps",  ".eps", ".gz",
     ".bz2", ".xz",    ".zst", ".zip",  ".tar", ".tsv",  ".xml", ".xls", ".xlsx",
-    ".ods", ".proto", ".tex", ".docx", ".py",  ".cc",   ".h",   ".ini", ".pt"};
+    ".ods", ".proto", ".tex", ".docx", ".cc",  ".h",    ".ini", ".pt"};
 
 const FormatRow& RowOf(FileFormat format) {
   for (const FormatRow& row : Formats()) {
@@ -200,9 +201,21 @@ void OutputFiles::SetFormat(absl::string_view flag, FileFormat format) {
   }
 }
 
+void OutputFiles::SetPath(absl::string_view flag, std::string path) {
+  for (File& file : files_) {
+    if (file.flag != flag) continue;
+    file.path = std::move(path);
+    file.is_set = true;
+  }
+}
+
+bool OutputFiles::IsGiven(const File& file) {
+  return file.is_set || file.option->count() > 0;
+}
+
 bool OutputFiles::wanted(absl::string_view flag) const {
   const File* const file = Find(flag);
-  return file != nullptr && file->option->count() > 0;
+  return file != nullptr && IsGiven(*file);
 }
 
 std::string OutputFiles::path(absl::string_view flag) const {
@@ -223,7 +236,7 @@ void OutputFiles::AlsoWrites(absl::string_view flag, absl::string_view path,
 std::vector<OutputFiles::NamedPath> OutputFiles::Written() const {
   std::vector<NamedPath> written;
   for (const File& file : files_) {
-    if (file.option->count() == 0) continue;
+    if (!IsGiven(file)) continue;
     written.push_back({file.flag, file.path, file.format});
   }
   written.insert(written.end(), more_outputs_.begin(), more_outputs_.end());
@@ -232,7 +245,7 @@ std::vector<OutputFiles::NamedPath> OutputFiles::Written() const {
 
 absl::Status OutputFiles::Check() const {
   for (const File& file : files_) {
-    if (file.option->count() == 0) continue;
+    if (!IsGiven(file)) continue;
     PW_RETURN_IF_ERROR(CheckWritable(file.flag, file.path));
   }
   const std::optional<Identity> printed = StandardOutput();
@@ -245,7 +258,7 @@ absl::Status OutputFiles::Check() const {
   }
   const std::vector<NamedPath> written = Written();
   const File* const report = Find("-o");
-  const bool prints_json = report != nullptr && report->option->count() == 0 &&
+  const bool prints_json = report != nullptr && !IsGiven(*report) &&
                            report->format == FileFormat::kJson;
   for (size_t index = 0; index < written.size(); ++index) {
     const std::string& flag = written[index].name;
@@ -289,13 +302,13 @@ void OutputFiles::Put(absl::string_view flag, std::string content) {
 absl::Status OutputFiles::Write() const {
   StagedFiles staged;
   for (const File& file : files_) {
-    if (file.option->count() > 0) {
+    if (IsGiven(file)) {
       PW_RETURN_IF_ERROR(staged.Add(file.path, file.content));
     }
   }
   for (const File& file : files_) {
     if (file.flag != "-o") continue;
-    if (file.option->count() == 0) {
+    if (!IsGiven(file)) {
       PW_RETURN_IF_ERROR(Print(file.content));
     } else {
       MarkReported();

@@ -31,6 +31,7 @@ enum class FileFormat : uint8_t {
   kDatabase,
   kShell,
   kToml,
+  kPython,
 };
 
 // Check() once all inputs are known and before the work, Write() after it.
@@ -40,6 +41,8 @@ class OutputFiles {
              FileFormat format);
   // Sets the format of an output where the options choose it.
   void SetFormat(absl::string_view flag, FileFormat format);
+  // The path of an output that was not given; one is written either way.
+  void SetPath(absl::string_view flag, std::string path);
   bool wanted(absl::string_view flag) const;
   // "" where it was not given.
   std::string path(absl::string_view flag) const;
@@ -67,12 +70,14 @@ class OutputFiles {
     std::string content;
     FileFormat format;
     CLI::Option* option = nullptr;
+    bool is_set = false;  // by SetPath
   };
   struct NamedPath {
     std::string name;
     std::string path;
     std::optional<FileFormat> format;  // for an output
   };
+  static bool IsGiven(const File& file);
   const File* Find(absl::string_view flag) const;
   // All that this call writes.
   std::vector<NamedPath> Written() const;

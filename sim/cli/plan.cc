@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "sim/analysis/search/plan.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/quantity.h"
@@ -21,12 +22,15 @@
 #include "sim/memory/schedule_memory.h"
 #include "sim/report/memory_report.h"
 #include "sim/run/simulated_run.h"
+#include "sim/schedule/registry.h"
 #include "sim/schedule/torch_csv.h"
 
 namespace pipewright {
 namespace {
 
 constexpr int kMostPlanWorkers = 1024;
+
+struct EmitTarget;
 
 struct PlanVerb {
   ConfigOptions config;
@@ -37,9 +41,11 @@ struct PlanVerb {
   int most_confirmed = PlanOptions().most_confirmed;
   bool no_confirm = false;
   bool json = false;
-  std::string emit;  // megatron, torchtitan
+  std::string emit;
+  const EmitTarget* target = nullptr;  // of `emit`
 
   absl::StatusOr<PlanRequest> Request();
+  std::string OrderFile() const;
   absl::Status Emit(const PlanOutcome& outcome, RunContext* context);
   absl::Status Run();
 };
@@ -79,36 +85,103 @@ absl::Status TakeFix(const std::string& text, PlanRequest* request) {
   return absl::OkStatus();
 }
 
-// Values of axes that a target's file can say.
-absl::Status RestrictTo(const std::string& target, PlanRequest* request) {
-  const std::map<std::string, std::vector<std::string>> megatron = {
-      {"schedule", {"1f1b", "interleaved-1f1b"}},
-      {"offload", {"none"}},
-      {"recompute", {"none", "selective", "full"}},
-      {"data_parallel", {"ddp", "zero1", "fsdp"}}};
-  const std::map<std::string, std::vector<std::string>> torchtitan = {
-      {"offload", {"none"}},
-      {"recompute", {"none", "op-selective", "full"}},
-      {"data_parallel", {"fsdp"}}};
-  for (const auto& [axis, allowed] :
-       target == "megatron" ? megatron : torchtitan) {
+// Schedules whose order PyTorch has, or takes from a file.
+std::vector<std::string> TorchSchedules() {
+  std::vector<std::string> names;
+  for (const ScheduleInfo* info : AllSchedules()) {
+    ScheduleParams params;
+    params.pp = 4;
+    params.vpp = info->default_vpp;
+    params.microbatches = 8;
+    const absl::StatusOr<Schedule> small = BuildSchedule(info->name, params);
+    std::vector<std::string> lost;
+    if (!info->torch_name.empty() ||
+        (small.ok() && TorchHasPlacement(small->placement) &&
+         ScheduleToTorchCsv(*small, TorchFlavour::kComputeOnly, &lost).ok() &&
+         lost.empty())) {
+      names.push_back(info->name);
+    }
+  }
+  return names;
+}
+
+// What a file is written for.
+struct EmitTarget {
+  const char* name;
+  Framework framework;
+  ForeignForm form;
+  FileFormat format;
+  const char* ending;  // by which --from-args knows the file
+  // Values of axes that the file can say.
+  std::map<std::string, std::vector<std::string>> axes;
+};
+
+const std::vector<EmitTarget>& EmitTargets() {
+  using Axes = std::map<std::string, std::vector<std::string>>;
+  static const auto* const targets = [] {
+    const Axes megatron = {{"schedule", {"1f1b", "interleaved-1f1b"}},
+                           {"offload", {"none"}},
+                           {"recompute", {"none", "selective", "full"}},
+                           {"data_parallel", {"ddp", "zero1", "fsdp"}}};
+    const Axes torchtitan = {{"schedule", TorchSchedules()},
+                             {"offload", {"none"}},
+                             {"recompute", {"none", "op-selective", "full"}},
+                             {"data_parallel", {"fsdp"}}};
+    const Axes deepspeed = {
+        {"schedule", {"1f1b"}},
+        {"offload", {"none"}},
+        {"recompute", {"none", "full"}},
+        {"data_parallel", {"ddp", "zero1", "zero2", "fsdp"}}};
+    return new std::vector<EmitTarget>{
+        {"megatron", Framework::kMegatron, ForeignForm::kMegatron,
+         FileFormat::kShell, ".sh", megatron},
+        {"bridge", Framework::kMegatron, ForeignForm::kBridge,
+         FileFormat::kShell, ".sh", megatron},
+        {"torchtitan", Framework::kTorchtitan, ForeignForm::kTorchtitan,
+         FileFormat::kPython, ".py", torchtitan},
+        {"torchtitan", Framework::kTorchtitan, ForeignForm::kTorchtitanToml,
+         FileFormat::kToml, ".toml", torchtitan},
+        {"deepspeed", Framework::kDeepSpeed, ForeignForm::kDeepSpeed,
+         FileFormat::kJson, ".json", deepspeed}};
+  }();
+  return *targets;
+}
+
+// The last one of the name whose ending the file has, else the first one.
+// Error: kInvalidArgument for a name that is none.
+absl::StatusOr<const EmitTarget*> TargetOf(const std::string& name,
+                                           const std::string& file) {
+  const EmitTarget* found = nullptr;
+  std::vector<std::string> names;
+  for (const EmitTarget& target : EmitTargets()) {
+    if (names.empty() || names.back() != target.name) {
+      names.emplace_back(target.name);
+    }
+    if (name != target.name) continue;
+    if (found == nullptr || absl::EndsWith(file, target.ending)) {
+      found = &target;
+    }
+  }
+  if (found != nullptr) return found;
+  return BadValue("--emit", name, absl::StrJoin(names, ", "));
+}
+
+// Keeps the search within what the target can say.
+absl::Status RestrictTo(const EmitTarget& target, PlanRequest* request) {
+  for (const auto& [axis, allowed] : target.axes) {
     const auto fixed = request->fixed.find(axis);
-    if (fixed == request->fixed.end()) {
-      const std::string given = GivenOf(axis, request->base);
-      if (given.empty()) {
-        request->fixed[axis] = allowed;
-      } else if (!absl::c_linear_search(allowed, given)) {
-        return BadValue(axis, given,
-                        absl::StrCat(absl::StrJoin(allowed, ", "),
-                                     " with --emit ", target));
-      }
+    const std::string given = GivenOf(axis, request->base);
+    if (fixed == request->fixed.end() && given.empty()) {
+      request->fixed[axis] = allowed;
       continue;
     }
-    for (const std::string& value : fixed->second) {
+    const bool is_fixed = fixed != request->fixed.end();
+    for (const std::string& value :
+         is_fixed ? fixed->second : std::vector<std::string>{given}) {
       if (absl::c_linear_search(allowed, value)) continue;
-      return BadValue(
-          absl::StrCat("--fix ", axis), value,
-          absl::StrCat(absl::StrJoin(allowed, ", "), " with --emit ", target));
+      return BadValue(is_fixed ? absl::StrCat("--fix ", axis) : axis, value,
+                      absl::StrCat(absl::StrJoin(allowed, ", "),
+                                   " with --emit ", target.name));
     }
   }
   return absl::OkStatus();
@@ -117,20 +190,20 @@ absl::Status RestrictTo(const std::string& target, PlanRequest* request) {
 absl::StatusOr<PlanRequest> PlanVerb::Request() {
   PlanRequest request;
   PW_ASSIGN_OR_RETURN(request.base, config.Read(&files));
-  const Framework target =
-      emit == "torchtitan" ? Framework::kTorchtitan : Framework::kMegatron;
-  if (!emit.empty() && request.base.strategy.framework &&
-      request.base.strategy.framework != target) {
+  if (target != nullptr && request.base.strategy.framework &&
+      request.base.strategy.framework != target->framework) {
     return BadValue(
         request.base.Field("strategy.framework"),
         ChoiceName(FrameworkChoices(), *request.base.strategy.framework),
-        absl::StrCat(emit, " with --emit ", emit));
+        absl::StrCat(ChoiceName(FrameworkChoices(), target->framework),
+                     " with --emit ", emit));
   }
   // The file means that framework, with its defaults.
-  if (!emit.empty() && !request.base.strategy.framework) {
-    request.base.strategy.framework = target;
+  if (target != nullptr && !request.base.strategy.framework) {
+    request.base.strategy.framework = target->framework;
     request.base.notes.push_back(
-        absl::StrCat("--emit ", emit, ": planned with --framework ", emit));
+        absl::StrCat("--emit ", emit, ": planned with --framework ",
+                     ChoiceName(FrameworkChoices(), target->framework)));
   }
   const RunConfig& base = request.base;
   if (base.engine.value_or("fast") != "fast") {
@@ -152,10 +225,7 @@ absl::StatusOr<PlanRequest> PlanVerb::Request() {
   for (const std::string& text : fixed) {
     PW_RETURN_IF_ERROR(TakeFix(text, &request));
   }
-  if (!emit.empty() && emit != "megatron" && emit != "torchtitan") {
-    return BadValue("--emit", emit, "megatron, torchtitan");
-  }
-  if (!emit.empty()) PW_RETURN_IF_ERROR(RestrictTo(emit, &request));
+  if (target != nullptr) PW_RETURN_IF_ERROR(RestrictTo(*target, &request));
   if (objective == "cost") {
     request.objective = PlanObjective::kCost;
   } else if (objective != "tokens_per_s") {
@@ -172,30 +242,48 @@ absl::StatusOr<PlanRequest> PlanVerb::Request() {
 }
 
 // Reads the file as the target would, without the comment lines, and says what
-// is not as planned. Error: kResourceExhausted if that does not fit.
-absl::Status CheckReadBack(const RunConfig& best, const std::string& text,
-                           const std::string& target, RunContext* context,
+// is not as planned. Error: that of the reader; kResourceExhausted if that does
+// not fit.
+absl::Status CheckReadBack(RunConfig best, const EmittedArgs& emitted,
+                           const EmitTarget& target, RunContext* context,
                            std::vector<std::string>* notes) {
   std::vector<absl::string_view> lines;
-  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+  for (const absl::string_view line : absl::StrSplit(emitted.text, '\n')) {
     if (!absl::StartsWith(line, kCommentMark)) lines.push_back(line);
   }
-  const bool titan = target == "torchtitan";
   ForeignSurroundings around;
+  std::vector<ConfigEdit> beside;
+  if (target.form == ForeignForm::kDeepSpeed) {
+    for (const auto& [path, value] : emitted.beside) {
+      around.given[path] = value;
+      beside.push_back({path, value, path});
+    }
+  }
   if (best.costs.analytic) around.given["costs.analytic.device"] = "auto";
-  if (best.strategy.dp)
+  if (best.strategy.dp) {
     around.given["strategy.dp"] = absl::StrCat(*best.strategy.dp);
+  }
   PW_ASSIGN_OR_RETURN(
       const ForeignArgs foreign,
       ReadForeignArgs(absl::StrJoin(lines, "\n"),
-                      titan ? "emitted.toml" : "emitted.sh", around));
-  PW_ASSIGN_OR_RETURN(RunConfig read, ReadConfig("", "", {foreign.edits}));
+                      absl::StrCat("emitted", target.ending), around));
+  PW_ASSIGN_OR_RETURN(RunConfig read,
+                      ReadConfig("", "", {foreign.edits, beside}));
+  for (const std::string& note : foreign.notes) {
+    if (absl::StrContains(note, "not modelled:") ||
+        absl::StrContains(note, "not known")) {
+      notes->push_back(note);
+    }
+  }
+  const std::optional<FrameworkKernels> kernels = read.costs.analytic_kernels;
   read.system = best.system;
   read.costs = best.costs;
+  read.costs.analytic_kernels = kernels;
   read.strategy.dp = best.strategy.dp;
   if (!read.strategy.microbatches) {
     read.strategy.microbatches = best.strategy.microbatches;
   }
+  read.engine = best.engine = "fast";
   PW_ASSIGN_OR_RETURN(const SimulatedRun planned, Simulate(best, context));
   PW_ASSIGN_OR_RETURN(const SimulatedRun again, Simulate(read, context));
   const auto peak = [](const SimulatedRun& run) {
@@ -204,19 +292,42 @@ absl::Status CheckReadBack(const RunConfig& best, const std::string& text,
   };
   const double time = again.report.iteration_s / planned.report.iteration_s - 1;
   if (std::abs(time) > 1e-9) {
-    notes->push_back(absl::StrCat("what ", target, " runs of the file takes ",
-                                  FormatSeconds(again.report.iteration_s),
-                                  " an iteration, the plan ",
-                                  FormatSeconds(planned.report.iteration_s)));
+    notes->push_back(absl::StrCat(
+        "what ", target.name, " runs of the file takes ",
+        FormatSeconds(again.report.iteration_s), " an iteration, the plan ",
+        FormatSeconds(planned.report.iteration_s)));
   }
   if (!planned.report.memory || !again.report.memory) return absl::OkStatus();
   if (peak(again) != peak(planned)) {
     notes->push_back(absl::StrCat(
-        "what ", target, " runs of the file needs ",
+        "what ", target.name, " runs of the file needs ",
         FormatBytes(static_cast<double>(peak(again))), " on a rank, the plan ",
         FormatBytes(static_cast<double>(peak(planned)))));
   }
   return Prefix("--emit", MemoryVerdict(*again.report.memory));
+}
+
+// What the file leaves to its reader.
+std::string BesideNote(const EmittedArgs& emitted, const EmitTarget& target,
+                       const std::string& file) {
+  const bool has_comments = target.form != ForeignForm::kDeepSpeed;
+  std::string words;
+  for (const auto& [path, value] : emitted.beside) {
+    // Others are of the simulation.
+    if (has_comments && !absl::StartsWith(path, "strategy.") &&
+        !absl::StartsWith(path, "schedule.")) {
+      continue;
+    }
+    absl::StrAppend(&words, has_comments ? " " : " --set ", path, "=", value);
+  }
+  if (words.empty()) return "";
+  return has_comments
+             ? absl::StrCat(target.name, " has no words for", words,
+                            ": comment lines of the file alone have them")
+             : absl::StrCat(
+                   "the same run, with what the file cannot say: "
+                   "pipewright simulate --from-args ",
+                   file, words);
 }
 
 // The winner as arguments, and its order as PyTorch's CSV.
@@ -225,40 +336,56 @@ absl::Status PlanVerb::Emit(const PlanOutcome& outcome, RunContext* context) {
   RunConfig best = outcome.space->ConfigOf(outcome.ranked[0].point);
   best.engine.reset();
   PW_ASSIGN_OR_RETURN(const PreparedRun run, Prepare(best, context));
+  if (target->framework == Framework::kTorchtitan &&
+      !files.wanted("--emit-schedule") && *run.config.strategy.pp > 1 &&
+      NeedsTorchCsv(run)) {
+    files.SetPath("--emit-schedule", OrderFile());
+  }
   std::vector<std::string> notes;
-  std::string csv = files.path("--emit-schedule");
+  const std::string csv = files.path("--emit-schedule");
   if (!csv.empty()) {
     absl::StatusOr<std::string> order = ScheduleToTorchCsv(
         *run.schedule.written, TorchFlavour::kComputeOnly, &notes);
-    if (order.ok()) {
-      files.Put("--emit-schedule", *std::move(order));
-    } else {
-      return Prefix("--emit-schedule", order.status());
-    }
+    PW_RETURN_IF_ERROR(Prefix("--emit-schedule", order.status()));
+    context->TakeSchedule(csv, *order);
+    files.Put("--emit-schedule", *std::move(order));
   }
   PW_ASSIGN_OR_RETURN(EmittedArgs emitted,
-                      EmitArgs(best, run,
-                               emit == "megatron" ? ForeignForm::kMegatron
-                                                  : ForeignForm::kTorchtitan,
-                               csv));
+                      EmitArgs(best, run, target->form, csv));
   notes.insert(notes.end(), emitted.notes.begin(), emitted.notes.end());
-  PW_RETURN_IF_ERROR(CheckReadBack(best, emitted.text, emit, context, &notes));
+  const std::string beside =
+      BesideNote(emitted, *target, files.path("--emit-file"));
+  if (!beside.empty()) notes.push_back(beside);
+  PW_RETURN_IF_ERROR(CheckReadBack(best, emitted, *target, context, &notes));
   PrintWarnings(notes);
   files.Put("--emit-file", std::move(emitted.text));
   return absl::OkStatus();
 }
 
+// Beside the file, with its name.
+std::string PlanVerb::OrderFile() const {
+  return absl::StrCat(
+      absl::StripSuffix(files.path("--emit-file"), target->ending), ".csv");
+}
+
 absl::Status PlanVerb::Run() {
   if (json) files.SetFormat("-o", FileFormat::kJson);
+  if (!emit.empty()) {
+    PW_ASSIGN_OR_RETURN(target, TargetOf(emit, files.path("--emit-file")));
+    // --from-args tells them apart by their endings.
+    files.SetFormat("--emit-file", target->format);
+    if (target->framework == Framework::kTorchtitan &&
+        files.wanted("--emit-file") && !files.wanted("--emit-schedule")) {
+      files.AlsoWrites("--emit-file", OrderFile());
+    }
+  }
   PW_ASSIGN_OR_RETURN(const PlanRequest request, Request());
-  // --from-args tells them apart by their endings.
-  files.SetFormat("--emit-file", emit == "torchtitan" ? FileFormat::kToml
-                                                      : FileFormat::kShell);
   PW_RETURN_IF_ERROR(files.Check());
   const bool emits = files.wanted("--emit-file");
   if (emits == emit.empty()) {
     return MissingValue(emits ? "--emit" : "--emit-file",
-                        emits ? "megatron or torchtitan, with --emit-file"
+                        emits ? "megatron, bridge, torchtitan or deepspeed, "
+                                "with --emit-file"
                               : "a file, with --emit");
   }
   if (files.wanted("--emit-schedule") && !emits) {
@@ -320,7 +447,8 @@ void AddPlan(CLI::App* app, Action* action) {
   plan->files.AddTo(verb, "-o", "the plan, instead of standard output",
                     FileFormat::kText);
   verb->add_option("--emit", plan->emit,
-                   "the best as arguments: megatron, torchtitan")
+                   "the best as a file of: megatron, bridge, torchtitan, "
+                   "deepspeed")
       ->type_name("NAME");
   plan->files.AddTo(verb, "--emit-file", "where --emit writes",
                     FileFormat::kShell);

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "sim/config/config_fields.h"
+#include "sim/schedule/registry.h"
 
 namespace pipewright {
 namespace {
@@ -163,6 +164,13 @@ class Defaults {
            strategy.moment_bytes_per_parameter, moments);
   }
 
+  // Ours, whichever name of it was given.
+  std::string ScheduleName() const {
+    const absl::StatusOr<ScheduleMatch> match =
+        FindSchedule(config_.schedule.name.value_or(""));
+    return match.ok() ? match->info->name : "";
+  }
+
   bool Offloads() const {
     const std::optional<OffloadMode>& given = config_.strategy.offload;
     return given ? *given != OffloadMode::kNone : facts_.offloads;
@@ -185,7 +193,7 @@ class Defaults {
   // delay holds no rank, and copies to the host would wait for it.
   void Batched() {
     StrategyChoice& strategy = config_.strategy;
-    if (config_.schedule.name == "1f1b" && sizes_.pp > 1 &&
+    if (ScheduleName() == "1f1b" && sizes_.pp > 1 &&
         NamesSystem(config_.system) && !Offloads()) {
       Set("strategy.waiting", strategy.waiting, WaitRule::kBatched, "batched");
     }
@@ -200,11 +208,11 @@ class Defaults {
     StrategyChoice& strategy = config_.strategy;
     constexpr absl::string_view kMulti[] = {"interleaved-1f1b",
                                             "interleaved-zb", "looped-bfs"};
-    if (config_.schedule.name == "interleaved-1f1b" && sizes_.pp > 1 &&
+    if (ScheduleName() == "interleaved-1f1b" && sizes_.pp > 1 &&
         config_.schedule.params.try_emplace("rule", "torch").second) {
       set_.emplace_back("schedule.params.rule", "torch");
     }
-    if (absl::c_linear_search(kMulti, config_.schedule.name) && sizes_.pp > 1 &&
+    if (absl::c_linear_search(kMulti, ScheduleName()) && sizes_.pp > 1 &&
         NamesSystem(config_.system) && !Offloads() &&
         strategy.optimizer != OptimizerMode::kPostValidated) {
       Set("strategy.waiting", strategy.waiting, WaitRule::kStepped, "stepped");
@@ -228,6 +236,11 @@ bool SequenceParallelOf(const StrategyChoice& strategy, int tp,
                         bool has_experts) {
   const bool off = strategy.framework == Framework::kMegatron && !has_experts;
   return tp > 1 && strategy.sequence_parallel.value_or(!off);
+}
+
+int ExpertTensorOf(const StrategyChoice& strategy, int ep) {
+  const bool apart = strategy.framework == Framework::kTorchtitan && ep > 1;
+  return strategy.etp.value_or(apart ? 1 : 0);
 }
 
 absl::Status CheckFramework(const RunConfig& config, const RunSizes& sizes) {

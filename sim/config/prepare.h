@@ -251,6 +251,11 @@ DataParallel DataParallelOf(const StrategyChoice& strategy);
 bool SequenceParallelOf(const StrategyChoice& strategy, int tp,
                         bool has_experts);
 
+// Tensor parallelism of experts; 0: that of the rest. torchtitan has experts on
+// ranks of their own, or split by tp (b5bcd76c, torchtitan/distributed/
+// parallel_dims.py).
+int ExpertTensorOf(const StrategyChoice& strategy, int ep);
+
 // strategy.global_batch in samples; it must be given. Error: tokens that the
 // sequence does not divide.
 absl::StatusOr<int64_t> GlobalBatchSamples(const RunConfig& config,

@@ -38,7 +38,7 @@ absl::StatusOr<Execution> PrepareExecution(const RunConfig& config) {
         BitsOf(config, "strategy.graph_parts", choice.graph_parts,
                GraphPartChoices()));
   }
-  out.etp = choice.etp.value_or(out.etp);
+  out.etp = ExpertTensorOf(choice, choice.ep.value_or(1));
   out.expert_load = choice.expert_load.value_or(out.expert_load);
   out.expert_nodes = choice.expert_nodes.value_or(out.expert_nodes);
   out.dispatch = choice.dispatch.value_or(out.dispatch);

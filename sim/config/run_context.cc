@@ -161,6 +161,13 @@ absl::StatusOr<RunContext::ReadSchedule> RunContext::ScheduleAt(
   return Parsed(field, path, InputKind::kSchedule, &schedules_, &ReadVerified);
 }
 
+void RunContext::TakeSchedule(const std::string& path,
+                              const std::string& text) {
+  schedules_.Get(path, [&] {
+    return File<ReadSchedule>{absl::OkStatus(), ReadVerified(text, path)};
+  });
+}
+
 absl::Status RunContext::ReadInput(const FieldPlace& field,
                                    const InputField& input) {
   const std::string& path = input.path;

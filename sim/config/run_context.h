@@ -78,6 +78,9 @@ class RunContext {
   // Verified.
   absl::StatusOr<ReadSchedule> ScheduleAt(const FieldPlace& field,
                                           const std::string& path);
+  // `text` is what ScheduleAt shall find at `path`, which is not written yet.
+  // Only before anybody has asked for it.
+  void TakeSchedule(const std::string& path, const std::string& text);
 
   // Reads a file of InputFields, so that its digest is known. Error: that of
   // what reads files of its field.

@@ -1,6 +1,7 @@
 // Facts: NVIDIA-NeMo/Megatron-Bridge (Apache-2.0) 067f987d,
 // src/megatron/bridge/training/{config,mixed_precision,comm_overlap}.py;
 // frameworks/bridge.csv has each key with its source.
+#include <algorithm>
 #include <array>
 #include <map>
 #include <utility>
@@ -8,7 +9,11 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/names.h"
+#include "sim/base/status.h"
+#include "sim/foreign/bridge_recipes.h"
 #include "sim/foreign/key_table.h"
 #include "sim/foreign/megatron.h"
 
@@ -162,6 +167,30 @@ absl::StatusOr<ForeignArgs> ReadBridge(std::vector<GivenKey> keys,
                                        const std::string& path,
                                        const std::set<std::string>& said,
                                        const ForeignSurroundings& around) {
+  // What the recipe sets lies below the overrides.
+  const auto named = std::find_if(
+      keys.begin(), keys.end(),
+      [](const GivenKey& key) { return key.is_flag && key.name == "recipe"; });
+  if (named != keys.end()) {
+    const std::string name = absl::StrJoin(named->values, "");
+    const BridgeRecipe* const recipe = FindBridgeRecipe(name);
+    if (recipe == nullptr) {
+      return BadValue(FieldPlace::InFile(path, named->line, "--recipe"), name,
+                      "a recipe of frameworks/bridge_recipes.csv; of others "
+                      "give the dump");
+    }
+    std::vector<GivenKey> values = RecipeKeys(*recipe, named->line);
+    keys.erase(named);
+    // An override replaces the value, be it with null.
+    std::erase_if(values, [&keys](const GivenKey& value) {
+      return std::any_of(keys.begin(), keys.end(), [&](const GivenKey& given) {
+        return given.name == value.name &&
+               absl::StripSuffix(given.section, ".transformer") ==
+                   value.section;
+      });
+    });
+    keys.insert(keys.begin(), values.begin(), values.end());
+  }
   BridgeFile file(path);
   absl::StatusOr<ForeignArgs> out =
       ReadMegatronCore(file.Core(keys), path, said, around);

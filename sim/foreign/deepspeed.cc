@@ -23,6 +23,8 @@ constexpr char kOptimizerDevice[] =
 constexpr char kOptimizerRatio[] = "zero_optimization.offload_optimizer.ratio";
 constexpr char kParamDevice[] = "zero_optimization.offload_param.device";
 
+constexpr char kInterval[] = "pipeline.activation_checkpoint_interval";
+
 class DeepSpeedFile {
  public:
   DeepSpeedFile(KeyReader* keys, const ForeignSurroundings& around)
@@ -55,6 +57,7 @@ class DeepSpeedFile {
     PW_RETURN_IF_ERROR(keys_.CheckRules(known));
     PW_RETURN_IF_ERROR(Batch());
     PW_RETURN_IF_ERROR(Zero());
+    PW_RETURN_IF_ERROR(Checkpoint());
     Types();
     keys_.Set("strategy.framework", "deepspeed", kMicro);
     return keys_.Finish();
@@ -139,6 +142,17 @@ class DeepSpeedFile {
     const std::string weights = keys_.Text(kParamDevice);
     if (weights == "cpu" || weights == "nvme") {
       keys_.NotModelled(kParamDevice, "weights off the device");
+    }
+    return absl::OkStatus();
+  }
+
+  // Layers of a checkpoint, under a pipeline.
+  absl::Status Checkpoint() {
+    PW_ASSIGN_OR_RETURN(const int64_t layers, keys_.Int(kInterval, 0, 0));
+    if (pp_ == 1 || layers == 0) return absl::OkStatus();
+    keys_.Set("strategy.recompute", "full", kInterval);
+    if (layers > 1) {
+      keys_.NotModelled(kInterval, "one checkpoint for several layers");
     }
     return absl::OkStatus();
   }

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -48,17 +49,30 @@ absl::StatusOr<ForeignArgs> ReadForeignArgs(
 // Comment lines of ours in others' files begin with this.
 inline constexpr char kCommentMark[] = "# pipewright: ";
 
-enum class ForeignForm { kMegatron, kTorchtitan };
+enum class ForeignForm {
+  kMegatron,
+  kBridge,
+  kTorchtitan,      // Python
+  kTorchtitanToml,  // before it
+  kDeepSpeed,
+};
 
 // `run`: prepared of `config`. `csv`: name of the file with the schedule's
 // order, "" for none. Notes say what the trainer cannot do. Error:
-// kInvalidArgument without a model.
+// kInvalidArgument without a model, and for what the target cannot say.
 struct EmittedArgs {
   std::string text;
   std::vector<std::string> notes;
+  // Fields that the target's words do not say, with their values; comment lines
+  // say them, if the file can have any.
+  std::vector<std::pair<std::string, std::string>> beside;
 };
 absl::StatusOr<EmittedArgs> EmitArgs(const RunConfig& config,
                                      const PreparedRun& run, ForeignForm form,
                                      const std::string& csv);
+
+// True if PyTorch has no schedule of this name and order, so that torchtitan
+// needs a file of it.
+bool NeedsTorchCsv(const PreparedRun& run);
 
 }  // namespace pipewright

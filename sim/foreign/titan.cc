@@ -143,9 +143,7 @@ class TitanFile {
     keys_.Set("strategy.cp", absl::StrCat(cp_), kCp);
     if (ep > 1) {
       keys_.Set("strategy.ep", absl::StrCat(ep), kEp);
-      if (keys_.Has(kEtp)) {
-        keys_.Set("strategy.etp", keys_.Text(kEtp), kEtp);
-      }
+      keys_.Set("strategy.etp", keys_.Has(kEtp) ? keys_.Text(kEtp) : "1", kEp);
     }
     return Devices();
   }
@@ -312,7 +310,8 @@ class TitanFile {
     if (keys_.IsSaid("schedule.file")) return absl::OkStatus();
     if (pp_ > 1 && !csv.empty()) {
       keys_.Set("schedule.file", csv, kCsv);
-      return absl::OkStatus();
+      const std::vector<std::string> parts = keys_.List(kParts);
+      return parts.empty() ? absl::OkStatus() : Parts(parts);
     }
     keys_.Set("schedule.name", name, kSchedule);
     if (pp_ == 1) return absl::OkStatus();
@@ -325,9 +324,7 @@ class TitanFile {
   // Embedding and head count as so many layers of the first and last stage;
   // what is left over goes to the first stages, one each.
   absl::Status Layers(bool single) {
-    const std::vector<std::string> parts =
-        keys_.Knows(kParts) ? keys_.List(kParts) : std::vector<std::string>();
-    if (!parts.empty()) return Parts(parts);
+    if (!keys_.List(kParts).empty()) return Parts(keys_.List(kParts));
     PW_ASSIGN_OR_RETURN(const int64_t first, keys_.Int(kFirstLess, 1, 0));
     PW_ASSIGN_OR_RETURN(const int64_t last, keys_.Int(kLastLess, 1, 0));
     PW_ASSIGN_OR_RETURN(const int64_t each, keys_.Int(kPerStage, 0));
@@ -442,6 +439,19 @@ class TitanFile {
                 "parallelism.enable_async_tensor_parallel");
     } else {
       keys_.On("parallelism.enable_async_tensor_parallel");
+    }
+    // Graphs are captured unless they are switched off, since the newest form.
+    if (in_tokens_ && !keys_.On("training.disable_cuda_graphs")) {
+      keys_.Set("strategy.launch", "graphs", "training.disable_cuda_graphs");
+    }
+    if (in_tokens_ && keys_.Has("loss") &&
+        keys_.Text("loss") != "CrossEntropyLoss") {
+      keys_.NotModelled("loss", "logits in chunks, or another loss");
+    }
+    // What is in these counts.
+    for (const char* id :
+         {"model_spec", "training", "parallelism", "optimizer", "compile"}) {
+      if (in_tokens_) keys_.IsGiven(id);
     }
     Quantization();
   }
@@ -583,6 +593,7 @@ class PythonKeys {
 
   // model_registry("8B", ...): the first argument is the flavor.
   void Registry() {
+    pending_.clear();
     open_.emplace_back("model_registry");
     ++at_;
     Blank();

@@ -1,9 +1,12 @@
 #include "sim/foreign/titan_models.h"
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "sim/config/config_fields.h"
+#include "sim/foreign/emission.h"
 #include "sim/foreign/key_table.h"
 
 namespace pipewright {
@@ -74,6 +77,21 @@ TitanModel ModelOf(const std::map<std::string, std::string>& row) {
   return model;
 }
 
+ModelSpec SpecOf(const TitanModel& flavor) {
+  const std::map<std::string, std::string> fields(flavor.fields.begin(),
+                                                  flavor.fields.end());
+  ModelSpec model;
+  for (const ModelSizeRow& row : ModelSizeRows()) {
+    const auto field = fields.find(row.path);
+    if (field != fields.end()) model.*row.size = Number(field->second);
+  }
+  for (const ModelPropertyRow& row : ModelPropertyRows()) {
+    const auto field = fields.find(row.path);
+    if (field != fields.end()) model.*row.property = field->second == "true";
+  }
+  return model;
+}
+
 }  // namespace
 
 std::optional<TitanModel> FindTitanModel(absl::string_view name,
@@ -99,11 +117,20 @@ std::optional<TitanModel> FindTitanModel(absl::string_view name,
   return found;
 }
 
-std::pair<std::string, std::string> TitanOfPreset(absl::string_view preset) {
-  for (const Same& same : kPresets) {
-    if (preset == same.preset) return {same.name, same.flavor};
+std::optional<TitanFlavor> FlavorOf(const ModelSpec& model,
+                                    absl::string_view form) {
+  for (const auto& row : KeyRows("torchtitan_flavors")) {
+    const std::vector<std::string> forms =
+        absl::StrSplit(row.at("versions"), '|');
+    const TitanModel flavor = ModelOf(row);
+    if (!absl::c_linear_search(forms, form) || !flavor.missing.empty()) {
+      continue;
+    }
+    if (IsSameModel(SpecOf(flavor), model)) {
+      return TitanFlavor{row.at("name"), row.at("flavor")};
+    }
   }
-  return {};
+  return std::nullopt;
 }
 
 }  // namespace pipewright

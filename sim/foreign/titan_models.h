@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "sim/model/model.h"
 
 namespace pipewright {
 
@@ -27,7 +28,13 @@ struct TitanModel {
 std::optional<TitanModel> FindTitanModel(absl::string_view name,
                                          absl::string_view flavor);
 
-// Model and flavor of a preset of ours; both "" for none.
-std::pair<std::string, std::string> TitanOfPreset(absl::string_view preset);
+// A flavor that a file can name.
+struct TitanFlavor {
+  std::string name;
+  std::string flavor;
+};
+// One of `form` ("toml", "tokens") with the sizes of `model`; none without.
+std::optional<TitanFlavor> FlavorOf(const ModelSpec& model,
+                                    absl::string_view form);
 
 }  // namespace pipewright

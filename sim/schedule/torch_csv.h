@@ -38,6 +38,10 @@ bool LooksLikeTorchCsv(absl::string_view content);
 absl::StatusOr<ScheduleFile> ParseTorchCsv(absl::string_view content,
                                            absl::string_view source);
 
+// True if the stages stand on the ranks as PyTorch knows it: one a rank, in a
+// loop, or two a rank in a V (generate_stage_to_rank_mapping).
+bool TorchHasPlacement(const Placement& placement);
+
 enum class TorchFlavour { kComputeOnly, kComputeComms };
 
 // The file as PyTorch's _dump_csv writes it, byte for byte (lines end in

@@ -98,6 +98,11 @@ Schedule OnlyTorchPasses(const Schedule& schedule,
 
 }  // namespace
 
+bool TorchHasPlacement(const Placement& placement) {
+  return placement.vpp() == 1 || placement.shape() == Placement::Shape::kLoop ||
+         placement.shape() == Placement::Shape::kV;
+}
+
 absl::StatusOr<std::string> ScheduleToTorchCsv(
     const Schedule& schedule, TorchFlavour flavour,
     std::vector<std::string>* warnings) {

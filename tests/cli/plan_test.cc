@@ -282,7 +282,8 @@ TEST_CASE("cli: what plan emits is read by the ending of its name", "[cli]") {
                       form,       "--emit-file",  file});
   };
   for (const auto& [form, name] :
-       {std::pair("torchtitan", "t.toml"), std::pair("megatron", "m.sh")}) {
+       {std::pair("torchtitan", "t.toml"), std::pair("torchtitan", "t.py"),
+        std::pair("megatron", "m.sh"), std::pair("bridge", "b.sh")}) {
     const std::string file = folder.Path(name);
     const BinaryResult written = plan(form, file);
     INFO(written.err);
@@ -295,7 +296,7 @@ TEST_CASE("cli: what plan emits is read by the ending of its name", "[cli]") {
   // Another ending would be read as something else.
   const BinaryResult other = plan("torchtitan", folder.Path("t.sh"));
   CHECK(other.exit_code == 2);
-  CHECK(absl::StrContains(other.err, ".toml"));
+  CHECK(absl::StrContains(other.err, ".py"));
 }
 
 TEST_CASE("cli: arguments that were emitted give the same run", "[cli]") {
@@ -323,9 +324,10 @@ TEST_CASE("cli: arguments that were emitted give the same run", "[cli]") {
         megatron ? Framework::kMegatron : Framework::kTorchtitan;
     const PreparedRun run = Prepare(config).value();
     const EmittedArgs emitted =
-        EmitArgs(config, run,
-                 megatron ? ForeignForm::kMegatron : ForeignForm::kTorchtitan,
-                 "")
+        EmitArgs(
+            config, run,
+            megatron ? ForeignForm::kMegatron : ForeignForm::kTorchtitanToml,
+            "")
             .value();
     INFO(emitted.text);
     const ForeignArgs read =
@@ -410,9 +412,10 @@ TEST_CASE("cli: arguments of a run with strategy.zero alone", "[cli]") {
           megatron ? Framework::kMegatron : Framework::kTorchtitan;
       const PreparedRun run = Prepare(config).value();
       const EmittedArgs emitted =
-          EmitArgs(config, run,
-                   megatron ? ForeignForm::kMegatron : ForeignForm::kTorchtitan,
-                   "")
+          EmitArgs(
+              config, run,
+              megatron ? ForeignForm::kMegatron : ForeignForm::kTorchtitanToml,
+              "")
               .value();
       INFO(emitted.text);
       const char* const has = megatron ? row.megatron : row.torchtitan;

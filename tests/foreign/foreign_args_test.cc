@@ -523,7 +523,10 @@ TEST_CASE("arguments: torchtitan's", "[foreign]") {
       {parallelism + "tensor_parallel_degree = 4\n"
                      "context_parallel_degree = 2\n"
                      "expert_parallel_degree = 8",
-       {{"strategy.tp", "4"}, {"strategy.cp", "2"}, {"strategy.ep", "8"}}},
+       {{"strategy.tp", "4"},
+        {"strategy.cp", "2"},
+        {"strategy.ep", "8"},
+        {"strategy.etp", "1"}}},
       {parallelism + "expert_parallel_degree = 1", {}},
       {shard + "4", replicas(4, "fsdp")},
       {shard + "4" + replicate + "3",
@@ -798,16 +801,13 @@ TEST_CASE("arguments: what is written for torchtitan", "[foreign]") {
       {"strategy.recompute", "none"},
       {"strategy.framework", "torchtitan"},
       {"strategy.data_parallel", "fsdp"}};
-  const EmittedArgs plain = Emitted(fields, ForeignForm::kTorchtitan);
+  const EmittedArgs plain = Emitted(fields, ForeignForm::kTorchtitanToml);
   CHECK(plain.notes.empty());
   CHECK(plain.text ==
-        "# Configuration for torchtitan. Comment lines with \"pipewright:\" "
-        "are for\n"
-        "# pipewright --from-args, which gives the same run again.\n"
-        "# pipewright: strategy.sequence=\n"
+        "# Configuration for torchtitan until 9810191bb (2026-02-23), which "
+        "reads TOML.\n"
         "# pipewright: system.preset=dgx-h100\n"
         "# pipewright: system.nodes=2\n"
-        "# pipewright: schedule.name=1f1b\n"
         "# pipewright: costs.analytic.device=auto\n"
         "\n"
         "[model]\n"
@@ -820,12 +820,12 @@ TEST_CASE("arguments: what is written for torchtitan", "[foreign]") {
         "seq_len = 8192\n"
         "\n"
         "[parallelism]\n"
+        "pipeline_parallel_microbatch_size = 3\n"
         "data_parallel_replicate_degree = 1\n"
         "data_parallel_shard_degree = 2\n"
         "tensor_parallel_degree = 2\n"
         "context_parallel_degree = 2\n"
         "pipeline_parallel_degree = 2\n"
-        "pipeline_parallel_microbatch_size = 3\n"
         "fsdp_reshard_after_forward = \"never\"\n"
         "pipeline_parallel_schedule = \"1F1B\"\n"
         "module_fqns_per_model_part = [\n"
@@ -849,48 +849,52 @@ TEST_CASE("arguments: what is written for torchtitan", "[foreign]") {
     for (auto& [field, old] : other) {
       if (field == path) old = value;
     }
-    return Emitted(other, ForeignForm::kTorchtitan, csv);
+    return Emitted(other, ForeignForm::kTorchtitanToml, csv);
   };
-  // Nothing of it shards the optimizer alone, and DDP is alone.
-  for (const char* kind : {"zero1", "ddp"}) {
-    std::vector<ConfigEdit> edits;
-    for (const auto& [path, value] : fields) {
-      edits.push_back(
-          {path, path == "strategy.data_parallel" ? kind : value, "test"});
-    }
-    const RunConfig config = ReadConfig("", "", {edits}).value();
-    const absl::Status status =
-        EmitArgs(config, Prepare(config).value(), ForeignForm::kTorchtitan, "")
-            .status();
-    CHECK(absl::StrContains(status.message(), "shards weights layer by layer"));
-  }
-  const EmittedArgs zb = changed("schedule.name", "zb-h1");
-  CHECK(absl::StrContains(zb.text, "pipeline_parallel_schedule = \"1F1B\""));
-  CHECK(absl::StrContains(absl::StrJoin(zb.notes, "\n"),
-                          "no schedule of this name"));
   CHECK(absl::StrContains(changed("schedule.name", "zb-h1", "order.csv").text,
                           "pipeline_parallel_schedule = \"1F1B\"\n"
                           "pipeline_parallel_schedule_csv = \"order.csv\""));
-  const EmittedArgs model = changed("model.preset", "llama2-7b");
-  CHECK_FALSE(absl::StrContains(model.text, "flavor"));
-  CHECK(absl::StrContains(model.text, "# pipewright: model.preset=llama2-7b"));
-  CHECK(absl::StrContains(absl::StrJoin(model.notes, "\n"), "no flavor"));
   auto every = fields;
   for (auto& [field, value] : every) {
     if (field == "strategy.recompute") value = "full";
   }
   every.emplace_back("strategy.recompute_every", "3");
-  const EmittedArgs nth = Emitted(every, ForeignForm::kTorchtitan, "");
+  const EmittedArgs nth = Emitted(every, ForeignForm::kTorchtitanToml, "");
   CHECK(absl::StrContains(
       nth.text, "mode = \"selective\"\nselective_ac_option = \"3\"\n"));
   CHECK_FALSE(absl::StrContains(nth.text, "strategy.recompute"));
   const EmittedArgs ops = changed("strategy.recompute", "op-selective");
   CHECK(absl::StrContains(
       ops.text, "mode = \"selective\"\nselective_ac_option = \"op\"\n"));
-  const EmittedArgs half = changed("strategy.recompute", "norm-activation");
-  CHECK(absl::StrContains(half.text, "mode = \"selective\""));
-  CHECK(absl::StrContains(half.text,
-                          "# pipewright: strategy.recompute=norm-activation"));
+  // Without a pipeline the local batch is that of one forward.
+  CHECK(absl::StrContains(changed("strategy.pp", "1").text,
+                          "local_batch_size = 3\nglobal_batch_size = 36\n"));
+  const struct {
+    const char* path;
+    const char* value;
+    const char* words;
+  } rows[] = {
+      {"strategy.data_parallel", "zero1", "fsdp shards them"},
+      {"strategy.data_parallel", "ddp", "fsdp shards them"},
+      {"schedule.name", "zb-h1", "--emit-schedule"},
+      {"model.preset", "llama2-7b", "no flavor"},
+      {"strategy.recompute", "norm-activation", "none, op-selective, full"},
+  };
+  for (const auto& row : rows) {
+    for (const ForeignForm form :
+         {ForeignForm::kTorchtitan, ForeignForm::kTorchtitanToml}) {
+      std::vector<ConfigEdit> edits;
+      for (const auto& [path, value] : fields) {
+        edits.push_back({path, path == row.path ? row.value : value, "test"});
+      }
+      const RunConfig config = ReadConfig("", "", {edits}).value();
+      const absl::Status status =
+          EmitArgs(config, Prepare(config).value(), form, "").status();
+      INFO(row.value << "\n" << status);
+      CHECK(status.code() == absl::StatusCode::kInvalidArgument);
+      CHECK(absl::StrContains(status.message(), row.words));
+    }
+  }
 }
 
 }  // namespace

@@ -1,7 +1,10 @@
 // What is written for a framework, read without our comment lines, is the run
 // that was planned: all models and ten ways to lay each out. Flags, types and
 // choices are held against the framework's own table.
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstring>
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -11,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "sim/foreign/foreign_args.h"
 #include "sim/foreign/given_keys.h"
 #include "sim/foreign/key_table.h"
@@ -102,13 +106,20 @@ std::vector<Fields> Layouts(const ModelSpec& model) {
   return all;
 }
 
-TEST_CASE("emitted: what Megatron-LM reads is what was planned", "[foreign]") {
-  std::set<std::string> refused;
+// What the target cannot say is refused, and all else is read as it was
+// planned.
+struct Trips {
+  std::set<std::string> refused;  // models
   int tried = 0;
+};
+
+Trips Travel(ForeignForm form, const char* framework, const char* file,
+             const std::function<std::vector<Fields>(const ModelSpec&)>& all) {
+  Trips trips;
   for (const ModelSpec& model : AllModels()) {
-    for (const Fields& layout : Layouts(model)) {
+    for (const Fields& layout : all(model)) {
       Fields fields = {{"model.preset", model.name},
-                       {"strategy.framework", "megatron"},
+                       {"strategy.framework", framework},
                        {"strategy.microbatch_size", "1"},
                        {"strategy.microbatches", "4"},
                        {"system.preset", "dgx-h100"},
@@ -122,21 +133,32 @@ TEST_CASE("emitted: what Megatron-LM reads is what was planned", "[foreign]") {
       const auto planned = Simulate(config, &context);
       // A model that the layout does not fit is none.
       if (!planned.ok()) continue;
-      const auto emitted =
-          EmitArgs(config, planned->prepared, ForeignForm::kMegatron, "");
+      const auto emitted = EmitArgs(config, planned->prepared, form, "");
       if (!emitted.ok()) {
-        refused.insert(model.name);
+        CHECK(emitted.status().code() == absl::StatusCode::kInvalidArgument);
+        trips.refused.insert(model.name);
         continue;
       }
       INFO(emitted->text);
+      ForeignSurroundings around = {
+          .given = {{"costs.analytic.device", "auto"}}};
+      std::vector<ConfigEdit> beside;
+      if (form == ForeignForm::kDeepSpeed) {
+        for (const auto& [path, value] : emitted->beside) {
+          around.given[path] = value;
+          beside.push_back({path, value, path});
+        }
+      }
       const auto read =
-          ReadForeignArgs(WithoutComments(emitted->text), "run.sh");
+          ReadForeignArgs(WithoutComments(emitted->text), file, around);
       INFO(read.status());
       REQUIRE(read.ok());
       for (const std::string& note : read->notes) {
+        INFO(note);
         CHECK_FALSE(absl::StrContains(note, "not known"));
       }
-      const auto again = ReadConfig("", "", {read->edits});
+      const auto again = ReadConfig("", "", {read->edits, beside});
+      INFO(again.status());
       REQUIRE(again.ok());
       RunConfig runs = *again;
       runs.system = config.system;
@@ -145,15 +167,279 @@ TEST_CASE("emitted: what Megatron-LM reads is what was planned", "[foreign]") {
       const auto result = Simulate(runs, &context);
       INFO(result.status());
       REQUIRE(result.ok());
-      ++tried;
+      ++trips.tried;
       CHECK(result->report.iteration_s ==
             Approx(planned->report.iteration_s).epsilon(1e-9));
       CHECK(MemoryVerdictLine(*result->report.memory) ==
             MemoryVerdictLine(*planned->report.memory));
     }
   }
-  CHECK(refused == std::set<std::string>{"bert-base", "bert-large"});
-  CHECK(tried > 150);
+  return trips;
+}
+
+TEST_CASE("emitted: what Megatron-LM reads is what was planned", "[foreign]") {
+  const Trips trips =
+      Travel(ForeignForm::kMegatron, "megatron", "run.sh", Layouts);
+  CHECK(trips.refused == std::set<std::string>{"bert-base", "bert-large"});
+  CHECK(trips.tried > 150);
+}
+
+// Layouts of a model for torchtitan, or those of them for DeepSpeed.
+std::vector<Fields> PlainLayouts(const ModelSpec& model, bool deepspeed) {
+  const std::string halves = absl::StrCat(model.layers - 1, ",1");
+  const auto degrees = [&](int pp, int tp, int cp, int dp, const Fields& more) {
+    Fields fields = {{"strategy.pp", absl::StrCat(pp)},
+                     {"strategy.tp", absl::StrCat(tp)},
+                     {"strategy.cp", absl::StrCat(cp)},
+                     {"strategy.dp", absl::StrCat(dp)},
+                     {"schedule.name", "1f1b"},
+                     {"strategy.recompute", "none"},
+                     {"strategy.data_parallel",
+                      deepspeed ? pp > 1 ? "zero1" : "zero2" : "fsdp"}};
+    for (const auto& [path, value] : more) {
+      std::erase_if(fields,
+                    [&](const auto& field) { return field.first == path; });
+      fields.emplace_back(path, value);
+    }
+    return fields;
+  };
+  std::vector<Fields> all = {
+      degrees(1, 1, 1, 16, {}),
+      degrees(1, 2, 1, 8, {{"strategy.recompute", "full"}}),
+      degrees(2, 1, 1, 8, {{"strategy.layers", halves}}),
+      degrees(2, 2, 1, 4,
+              {{"strategy.layers", halves}, {"strategy.recompute", "full"}}),
+      degrees(1, 1, 1, 16, {{"strategy.data_parallel", "fsdp"}})};
+  if (deepspeed) return all;
+  const std::vector<Fields> titan = {
+      degrees(1, 2, 2, 4, {{"strategy.recompute", "op-selective"}}),
+      degrees(2, 2, 1, 4,
+              {{"schedule.name", "interleaved-1f1b"}, {"strategy.vpp", "2"}}),
+      degrees(2, 1, 1, 8,
+              {{"schedule.name", "gpipe"},
+               {"strategy.layers", halves},
+               {"strategy.reshard_after_forward", "true"}}),
+      degrees(1, 1, 1, 16, {{"strategy.shard_group", "8"}}),
+      degrees(1, 2, 1, 8, {{"strategy.ep", model.has_experts() ? "4" : "1"}})};
+  all.insert(all.end(), titan.begin(), titan.end());
+  return all;
+}
+
+TEST_CASE("emitted: what torchtitan reads is what was planned", "[foreign]") {
+  const auto layouts = [](const ModelSpec& model) {
+    return PlainLayouts(model, false);
+  };
+  for (const bool toml : {false, true}) {
+    const Trips trips =
+        Travel(toml ? ForeignForm::kTorchtitanToml : ForeignForm::kTorchtitan,
+               "torchtitan", toml ? "run.toml" : "run.py", layouts);
+    // Those whose sizes a flavor has.
+    for (const char* model : {"llama3-8b", "qwen3-8b", "qwen3-30b-a3b"}) {
+      CAPTURE(model, toml);
+      // torchtitan had no pipeline of Qwen 3 in TOML.
+      CHECK(trips.refused.count(model) ==
+            (toml && absl::StartsWith(model, "qwen3") ? 1 : 0));
+    }
+    for (const char* model : {"gpt2", "llama2-7b", "deepseek-v3"}) {
+      CAPTURE(model);
+      CHECK(trips.refused.count(model) == 1);
+    }
+    CHECK(trips.tried > 40);
+  }
+}
+
+TEST_CASE("emitted: what DeepSpeed reads is what was planned", "[foreign]") {
+  const Trips trips =
+      Travel(ForeignForm::kDeepSpeed, "deepspeed", "run.json",
+             [](const ModelSpec& model) { return PlainLayouts(model, true); });
+  CHECK(trips.refused.empty());
+  CHECK(trips.tried > 100);
+}
+
+TEST_CASE("emitted: what Megatron-Bridge reads is what was planned",
+          "[foreign]") {
+  const Trips trips = Travel(ForeignForm::kBridge, "megatron", "run.sh",
+                             [](const ModelSpec& model) {
+                               std::vector<Fields> all = Layouts(model);
+                               all.resize(4);
+                               return all;
+                             });
+  CHECK(trips.refused.count("llama3-8b") == 0);
+  CHECK(trips.refused.count("gpt2") == 1);
+  CHECK(trips.tried > 30);
+}
+
+// "" if the table has the key in the version, and its value is legal.
+std::string WrongKey(const char* framework, const char* version,
+                     const GivenKey& key) {
+  const ForeignKey* const row =
+      KeyTable::Of(framework).FindName(key.section, key.name);
+  const std::string spelled = key.Spelled();
+  if (row == nullptr) return absl::StrCat(spelled, " is no key");
+  bool has_version = false;
+  for (const auto& [name, value] : row->defaults)
+    has_version |= name == version;
+  if (!has_version) return absl::StrCat(spelled, " is not of ", version);
+  int64_t number = 0;
+  for (const std::string& value : key.values) {
+    if (row->type == "int" && !absl::SimpleAtoi(value, &number)) {
+      return absl::StrCat(spelled, " ", value, " is no integer");
+    }
+    if (!row->choices.empty() &&
+        std::count(row->choices.begin(), row->choices.end(), value) == 0) {
+      return absl::StrCat(spelled, " ", value, " is no choice");
+    }
+  }
+  return "";
+}
+
+// Keys of the one function, by its lines: "section=Class(" and "key=value,".
+std::vector<GivenKey> KeysOfLines(const std::string& text) {
+  std::vector<GivenKey> keys;
+  std::string section;
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
+    const size_t indent = line.find_first_not_of(' ');
+    if (indent != 8 && indent != 12) continue;
+    line.remove_prefix(indent);
+    const size_t equals = line.find('=');
+    if (equals == absl::string_view::npos) continue;
+    const std::string name(line.substr(0, equals));
+    std::string value(absl::StripSuffix(line.substr(equals + 1), ","));
+    if (indent == 8) section = name;
+    // What is computed has no value here.
+    if (indent == 8 || absl::EndsWith(value, "[") ||
+        absl::StrContains(value, "(")) {
+      continue;
+    }
+    value.erase(std::remove(value.begin(), value.end(), '"'), value.end());
+    keys.push_back({.section = section, .name = name, .values = {value}});
+  }
+  return keys;
+}
+
+std::string Emitted(ForeignForm form, const char* framework,
+                    const Fields& layout) {
+  Fields fields = {{"model.preset", "llama3-8b"},
+                   {"strategy.framework", framework},
+                   {"strategy.microbatches", "4"},
+                   {"system.preset", "dgx-h100"},
+                   {"system.nodes", "2"},
+                   {"system.memory", "100TiB"},
+                   {"costs.analytic.device", "auto"}};
+  fields.insert(fields.end(), layout.begin(), layout.end());
+  const RunConfig config = ConfigOf(fields);
+  return EmitArgs(config, Prepare(config).value(), form, "").value().text;
+}
+
+TEST_CASE("emitted: every key is one of the framework's", "[foreign]") {
+  const ModelSpec model = FindModel("llama3-8b").value();
+  const auto check = [](const char* framework, const char* version,
+                        const std::vector<GivenKey>& keys) {
+    CHECK(keys.size() > 4);
+    for (const GivenKey& key : keys) {
+      CHECK(WrongKey(framework, version, key) == "");
+    }
+  };
+  for (const Fields& layout : PlainLayouts(model, false)) {
+    check("torchtitan", "tokens",
+          KeysOfLines(Emitted(ForeignForm::kTorchtitan, "torchtitan", layout)));
+    check("torchtitan", "toml",
+          KeysOfToml(
+              Emitted(ForeignForm::kTorchtitanToml, "torchtitan", layout), "t")
+              .value());
+  }
+  for (const Fields& layout : PlainLayouts(model, true)) {
+    check("deepspeed", "0.19.6",
+          KeysOfJson(Emitted(ForeignForm::kDeepSpeed, "deepspeed", layout), "j")
+              .value());
+  }
+  std::vector<GivenKey> overrides = KeysOfShell(
+      Emitted(ForeignForm::kBridge, "megatron", Layouts(model)[1]), nullptr);
+  std::erase_if(overrides, [](const GivenKey& key) {
+    return key.is_flag || key.is_null ||
+           key.values == std::vector<std::string>{"null"};
+  });
+  check("bridge", "main", overrides);
+  // Planted: a wrong key, one of another version, a wrong type, an illegal
+  // choice.
+  const auto wrong = [](const char* section, const char* name,
+                        const char* value) {
+    return WrongKey("torchtitan", "tokens",
+                    {.section = section, .name = name, .values = {value}});
+  };
+  CHECK(absl::StrContains(wrong("training", "seq_length", "8"), "is no key"));
+  CHECK(absl::StrContains(wrong("training", "local_batch_size", "8"),
+                          "is not of tokens"));
+  CHECK(absl::StrContains(wrong("training", "max_context_length", "8k"),
+                          "is no integer"));
+  CHECK(absl::StrContains(
+      wrong("parallelism", "fsdp_reshard_after_forward", "often"),
+      "is no choice"));
+}
+
+// Each line changes what is read.
+TEST_CASE("emitted: a key that is missing is noticed", "[foreign]") {
+  const auto seen = [](const std::string& text, const std::string& file) {
+    ForeignSurroundings around;
+    // DeepSpeed's stages are in no file of it.
+    if (file == "a.json") around.given["strategy.pp"] = "2";
+    const auto read = ReadForeignArgs(WithoutComments(text), file, around);
+    if (!read.ok()) return std::string("refused");
+    std::string all;
+    for (const ConfigEdit& edit : read->edits) {
+      absl::StrAppend(&all, edit.path, "=", edit.value, "\n");
+    }
+    return all;
+  };
+  const Fields layout = {{"strategy.pp", "2"},
+                         {"strategy.tp", "2"},
+                         {"strategy.dp", "4"},
+                         {"strategy.recompute", "full"},
+                         {"schedule.name", "1f1b"}};
+  const struct {
+    ForeignForm form;
+    const char* framework;
+    const char* file;
+    std::vector<const char*> words;
+  } rows[] = {
+      {ForeignForm::kTorchtitan,
+       "torchtitan",
+       "a.py",
+       {"max_context_length=", "num_tokens_per_microbatch_per_dp_rank=",
+        "num_pp_microbatches=", "data_parallel_shard_degree=",
+        "tensor_parallel_degree=", "pipeline_parallel_degree=",
+        "module_fqns_per_model_part=", "disable_cuda_graphs=",
+        "activation_checkpoint="}},
+      {ForeignForm::kDeepSpeed,
+       "deepspeed",
+       "a.json",
+       {"\"gradient_accumulation_steps\":", "\"stage\":",
+        "\"activation_checkpoint_interval\":"}},
+      {ForeignForm::kBridge,
+       "megatron",
+       "a.sh",
+       {"model.transformer.tensor_model_parallel_size=",
+        "model.transformer.pipeline_model_parallel_size=",
+        "train.global_batch_size=", "model.transformer.recompute_granularity=",
+        "model.vocab_size=", "model.transformer.num_layers="}},
+  };
+  for (const auto& row : rows) {
+    Fields fields = layout;
+    if (row.form == ForeignForm::kDeepSpeed) {
+      fields.emplace_back("strategy.data_parallel", "zero1");
+    }
+    const std::string text = Emitted(row.form, row.framework, fields);
+    for (const char* word : row.words) {
+      INFO(text << word);
+      const size_t at = text.find(word);
+      REQUIRE(at != std::string::npos);
+      // Another name in its place: nobody reads it.
+      std::string other = text;
+      other.replace(text.find_last_of("\" .'", at + std::strlen(word) - 3) + 1,
+                    1, "q");
+      CHECK(seen(other, row.file) != seen(text, row.file));
+    }
+  }
 }
 
 // True if the table has the flag, and its value is one of the choices.

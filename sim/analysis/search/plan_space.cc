@@ -236,6 +236,7 @@ TrainingSpec PlanSpace::TrainingOf(const PlanGroup& group) const {
     training.sharded.shard_group = group.dp;
   }
   training.microbatch_size = group.microbatch_size;
+  training.execution.etp = ExpertTensorOf(given, group.ep);
   if (given.expert_load) {
     training.execution.expert_load = *given.expert_load;
   }
@@ -357,7 +358,8 @@ std::vector<PlanGroup> PlanSpace::Groups() {
           if (!Allows("dp", dp) || request_.global_batch % dp != 0) continue;
           const int64_t experts = model() == nullptr ? 0 : model()->experts;
           // Experts go across tp where they are split over less of it.
-          const int etp = request_.base.strategy.etp.value_or(tp);
+          const int split = ExpertTensorOf(request_.base.strategy, 2);
+          const int etp = split > 0 ? split : tp;
           const int64_t shards =
               int64_t{dp} * cp * (tp % etp == 0 ? tp / etp : 1);
           const auto eps =

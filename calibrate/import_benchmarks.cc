@@ -27,7 +27,7 @@
 namespace pipewright {
 namespace {
 
-using Json = nlohmann::json;
+using FileJson = nlohmann::json;
 
 constexpr double kMicro = 1e-6;
 constexpr double kGiga = 1e9;
@@ -35,10 +35,10 @@ constexpr double kGiga = 1e9;
 constexpr double kResolution = 1e-9;
 
 // A text or a list of texts, as warnings.
-void AddTexts(const Json* texts, std::vector<std::string>* warnings) {
+void AddTexts(const FileJson* texts, std::vector<std::string>* warnings) {
   if (texts == nullptr) return;
   if (texts->is_array()) {
-    for (const Json& text : *texts) AddTexts(&text, warnings);
+    for (const FileJson& text : *texts) AddTexts(&text, warnings);
   } else if (texts->is_string() && *texts != "") {
     warnings->push_back(absl::CHexEscape(texts->get_ref<const std::string&>()));
   }
@@ -62,9 +62,10 @@ absl::Status Unfit(const Origin& source, absl::string_view what,
                           "", allowed));
 }
 
-absl::StatusOr<Json> Parse(absl::string_view text, const std::string& source) {
-  Json json = Json::parse(text.begin(), text.end(), nullptr,
-                          /*allow_exceptions=*/false);
+absl::StatusOr<FileJson> Parse(absl::string_view text,
+                               const std::string& source) {
+  FileJson json = FileJson::parse(text.begin(), text.end(), nullptr,
+                                  /*allow_exceptions=*/false);
   if (json.is_discarded()) return JsonFault(text, source);
   if (!json.is_object()) {
     return Unfit(source, "is no JSON object", "the file as it was written");
@@ -72,13 +73,13 @@ absl::StatusOr<Json> Parse(absl::string_view text, const std::string& source) {
   return json;
 }
 
-const Json* Member(const Json& json, const char* key) {
+const FileJson* Member(const FileJson& json, const char* key) {
   const auto at = json.is_object() ? json.find(key) : json.end();
   return at == json.end() ? nullptr : &*at;
 }
 
 // Finite, and small enough to be counted exactly (2^53).
-std::optional<double> NumberOf(const Json* json) {
+std::optional<double> NumberOf(const FileJson* json) {
   if (json == nullptr) return {};
   double value = 0;
   if (json->is_number()) {
@@ -93,28 +94,28 @@ std::optional<double> NumberOf(const Json* json) {
 }
 
 // As a message quotes it: "-5", "\"nan\"", "missing".
-std::string ValueText(const Json* json) {
+std::string ValueText(const FileJson* json) {
   return json == nullptr
              ? "missing"
-             : json->dump(-1, ' ', true, Json::error_handler_t::replace);
+             : json->dump(-1, ' ', true, FileJson::error_handler_t::replace);
 }
 
 // An error that names the place in the file, the value there and what it may
 // be.
 absl::Status BadEntry(const Origin& source, absl::string_view place,
-                      const Json* value, absl::string_view allowed) {
+                      const FileJson* value, absl::string_view allowed) {
   return Unfit(source, absl::StrCat(place, " is ", ValueText(value)), allowed);
 }
 
 // What both programs write where they have measured nothing.
-bool IsAbsent(const Json* json) {
+bool IsAbsent(const FileJson* json) {
   return json == nullptr || json->is_null() || *json == "N/A";
 }
 
 // A count of the configuration; 1 where it does not say.
-absl::StatusOr<int64_t> CountOf(const Json& config, const char* key,
+absl::StatusOr<int64_t> CountOf(const FileJson& config, const char* key,
                                 const std::string& source) {
-  const Json* const value = Member(config, key);
+  const FileJson* const value = Member(config, key);
   if (value == nullptr) return 1;
   const std::optional<double> count = NumberOf(value);
   if (!count || *count < 1 || *count != std::floor(*count)) {
@@ -135,9 +136,9 @@ Distribution OfMean(double seconds, int64_t count) {
           .max_s = seconds};
 }
 
-absl::StatusOr<std::string> OperationOf(const Json& json,
+absl::StatusOr<std::string> OperationOf(const FileJson& json,
                                         const std::string& source) {
-  const Json* args = Member(json, "args");
+  const FileJson* args = Member(json, "args");
   std::string program;
   if (args != nullptr && args->is_array() && !args->empty() &&
       (*args)[0].is_string()) {
@@ -156,7 +157,7 @@ absl::StatusOr<std::string> OperationOf(const Json& json,
 }
 
 // Processes are listed, each with its threads and their devices.
-absl::StatusOr<int64_t> RanksOf(const Json& config, const Json* devices,
+absl::StatusOr<int64_t> RanksOf(const FileJson& config, const FileJson* devices,
                                 const std::string& source) {
   PW_ASSIGN_OR_RETURN(const int64_t threads,
                       CountOf(config, "nthreads", source));
@@ -170,11 +171,11 @@ absl::StatusOr<int64_t> RanksOf(const Json& config, const Json* devices,
 }
 
 // The number of hosts of all devices; 0 where a host has no name.
-int64_t NodesOf(const Json* devices) {
+int64_t NodesOf(const FileJson* devices) {
   std::set<std::string> hosts;
   if (devices == nullptr || !devices->is_array()) return 0;
-  for (const Json& device : *devices) {
-    const Json* host = Member(device, "hostname");
+  for (const FileJson& device : *devices) {
+    const FileJson* host = Member(device, "hostname");
     if (host == nullptr || !host->is_string()) return 0;
     hosts.insert(host->get<std::string>());
   }
@@ -183,18 +184,18 @@ int64_t NodesOf(const Json* devices) {
 
 // Time of the row `at` ("results[3]"), out of place or in place; nothing if the
 // program has not measured it.
-absl::StatusOr<std::optional<Distribution>> TimeOf(const Json& row,
+absl::StatusOr<std::optional<Distribution>> TimeOf(const FileJson& row,
                                                    const std::string& at,
                                                    const char* place,
                                                    int64_t iterations,
                                                    const Origin& source) {
   constexpr char kTime[] = "microseconds above 0";
   const std::string each_name = absl::StrCat(place, "_per_iter");
-  const Json* each = Member(row, each_name.c_str());
-  const Json* times = each == nullptr ? nullptr : Member(*each, "times_us");
+  const FileJson* each = Member(row, each_name.c_str());
+  const FileJson* times = each == nullptr ? nullptr : Member(*each, "times_us");
   if (times != nullptr && times->is_array() && !times->empty()) {
     std::vector<double> samples;
-    for (const Json& time : *times) {
+    for (const FileJson& time : *times) {
       const std::optional<double> micros = NumberOf(&time);
       if (!micros || *micros <= 0) {
         return BadEntry(
@@ -206,8 +207,9 @@ absl::StatusOr<std::optional<Distribution>> TimeOf(const Json& row,
     }
     return Summarize({samples}, kResolution);
   }
-  const Json* body = Member(row, place);
-  const Json* const time = body == nullptr ? nullptr : Member(*body, "time");
+  const FileJson* body = Member(row, place);
+  const FileJson* const time =
+      body == nullptr ? nullptr : Member(*body, "time");
   if (IsAbsent(time)) return std::optional<Distribution>();
   const std::optional<double> micros = NumberOf(time);
   if (!micros || *micros <= 0) {
@@ -217,12 +219,12 @@ absl::StatusOr<std::optional<Distribution>> TimeOf(const Json& row,
 }
 
 // nccl-tests go on when their own check of the results fails.
-absl::Status CheckResults(const Json& json, const Json& results,
+absl::Status CheckResults(const FileJson& json, const FileJson& results,
                           const std::string& source) {
-  const Json* bounds = Member(json, "out_of_bounds");
+  const FileJson* bounds = Member(json, "out_of_bounds");
   if (bounds != nullptr && bounds->is_object()) {
     const auto count = NumberOf(Member(*bounds, "count"));
-    const Json* okay = Member(*bounds, "okay");
+    const FileJson* okay = Member(*bounds, "okay");
     if ((count && *count > 0) ||
         (okay != nullptr &&
          (okay->is_boolean() ? !okay->get<bool>() : *okay == "false"))) {
@@ -230,9 +232,9 @@ absl::Status CheckResults(const Json& json, const Json& results,
                    "a run whose results were right");
     }
   }
-  for (const Json& row : results) {
+  for (const FileJson& row : results) {
     for (const char* place : {"out_of_place", "in_place"}) {
-      const Json* body = Member(row, place);
+      const FileJson* body = Member(row, place);
       const auto wrong =
           NumberOf(body == nullptr ? nullptr : Member(*body, "nwrong"));
       if (!wrong || *wrong <= 0) continue;
@@ -292,18 +294,18 @@ class RowNotes {
 };
 
 absl::StatusOr<std::vector<TransferEntry>> TransfersOf(
-    const Json& results, const std::vector<int64_t>& lines,
+    const FileJson& results, const std::vector<int64_t>& lines,
     const TransferEntry& alike, int64_t iterations,
     const std::string& source_name, std::vector<std::string>* warnings) {
   std::vector<TransferEntry> transfers;
   RowNotes notes;
   for (size_t index = 0; index < results.size(); ++index) {
-    const Json& row = results[index];
+    const FileJson& row = results[index];
     const Origin source(source_name, lines.empty() ? 0 : lines[index]);
     const std::string at = lines.empty()
                                ? absl::StrCat("results[", index, "]")
                                : absl::StrCat("row of line ", lines[index]);
-    const Json* const size = Member(row, "size");
+    const FileJson* const size = Member(row, "size");
     const std::optional<double> bytes = NumberOf(size);
     if (!bytes || *bytes < 0 || *bytes != std::floor(*bytes)) {
       return BadEntry(source, absl::StrCat(at, ".size"), size, "bytes from 0");
@@ -335,7 +337,7 @@ absl::StatusOr<std::vector<TransferEntry>> TransfersOf(
 }
 
 // Samples of one test of nvbandwidth, a device each.
-absl::StatusOr<std::vector<double>> SamplesOf(const Json* matrix,
+absl::StatusOr<std::vector<double>> SamplesOf(const FileJson* matrix,
                                               const std::string& at,
                                               int64_t bytes,
                                               const Origin& source) {
@@ -345,14 +347,14 @@ absl::StatusOr<std::vector<double>> SamplesOf(const Json* matrix,
   }
   std::vector<double> samples;
   for (size_t line = 0; line < matrix->size(); ++line) {
-    const Json& row = (*matrix)[line];
+    const FileJson& row = (*matrix)[line];
     const std::string row_at =
         absl::StrCat(at, ".bandwidth_matrix[", line, "]");
     if (!row.is_array()) {
       return BadEntry(source, row_at, &row, "a list of bandwidths");
     }
     for (size_t column = 0; column < row.size(); ++column) {
-      const Json& cell = row[column];
+      const FileJson& cell = row[column];
       if (IsAbsent(&cell)) continue;
       const std::optional<double> rate = NumberOf(&cell);
       if (!rate || *rate <= 0) {
@@ -380,29 +382,29 @@ bool IsJson(absl::string_view text, std::string* plain) {
 
 absl::StatusOr<Profile> ImportNcclRun(const BenchmarkText& run,
                                       const std::string& source_name) {
-  const Json& json = run.json;
+  PW_ASSIGN_OR_RETURN(const FileJson json, Parse(run.json, source_name));
   PW_ASSIGN_OR_RETURN(const std::string operation,
                       OperationOf(json, source_name));
-  const Json* config = Member(json, "config");
-  const Json* results = Member(json, "results");
+  const FileJson* config = Member(json, "config");
+  const FileJson* results = Member(json, "results");
   if (config == nullptr || results == nullptr || !results->is_array()) {
     return Unfit(source_name, "has no \"config\" and \"results\"",
                  "a file of nccl-tests -J");
   }
   PW_RETURN_IF_ERROR(CheckResults(json, *results, source_name));
-  const Json* devices = Member(*config, "devices");
+  const FileJson* devices = Member(*config, "devices");
   PW_ASSIGN_OR_RETURN(const int64_t ranks,
                       RanksOf(*config, devices, source_name));
   ProfileSource source = {
       .kind = "nccl-tests", .file = source_name, .backend = "cuda"};
   source.warnings = run.warnings;
   AddTexts(Member(json, "errors"), &source.warnings);
-  if (const Json* date = Member(json, "start_time");
+  if (const FileJson* date = Member(json, "start_time");
       date != nullptr && date->is_string()) {
     source.date = date->get<std::string>();
   }
   if (devices != nullptr && devices->is_array() && !devices->empty()) {
-    const Json* info = Member((*devices)[0], "device_info");
+    const FileJson* info = Member((*devices)[0], "device_info");
     if (info != nullptr && info->is_string()) {
       source.device = info->get<std::string>();
     }
@@ -441,8 +443,7 @@ absl::StatusOr<Profile> ImportNcclTests(absl::string_view text,
   std::string plain;
   std::vector<BenchmarkText> runs;
   if (IsJson(text, &plain)) {
-    PW_ASSIGN_OR_RETURN(Json json, Parse(plain, source_name));
-    runs.push_back({.json = std::move(json)});
+    runs.push_back({.json = std::move(plain)});
   } else {
     PW_ASSIGN_OR_RETURN(runs, ReadNcclTestsText(text, source_name));
   }
@@ -470,13 +471,14 @@ absl::StatusOr<Profile> ImportNvbandwidth(absl::string_view text,
   BenchmarkText run;
   std::string plain;
   if (IsJson(text, &plain)) {
-    PW_ASSIGN_OR_RETURN(run.json, Parse(plain, source_name));
+    run.json = std::move(plain);
   } else {
     PW_ASSIGN_OR_RETURN(run, ReadNvbandwidthText(text, source_name));
   }
-  const Json& json = run.json;
-  const Json* root = Member(json, "nvbandwidth");
-  const Json* tests = root == nullptr ? nullptr : Member(*root, "testcases");
+  PW_ASSIGN_OR_RETURN(const FileJson json, Parse(run.json, source_name));
+  const FileJson* root = Member(json, "nvbandwidth");
+  const FileJson* tests =
+      root == nullptr ? nullptr : Member(*root, "testcases");
   if (tests == nullptr || !tests->is_array()) {
     return Unfit(source_name, "has no \"nvbandwidth\" with \"testcases\"",
                  "the output of nvbandwidth -j");
@@ -487,20 +489,20 @@ absl::StatusOr<Profile> ImportNvbandwidth(absl::string_view text,
   for (const char* told : {"error", "warning"}) {
     AddTexts(Member(*root, told), &source.warnings);
   }
-  if (const Json* device = Member(*root, "device");
+  if (const FileJson* device = Member(*root, "device");
       device != nullptr && device->is_string()) {
     source.device = device->get<std::string>();
   }
-  if (const Json* driver = Member(*root, "Driver Version");
+  if (const FileJson* driver = Member(*root, "Driver Version");
       driver != nullptr && driver->is_string()) {
     source.driver = driver->get<std::string>();
   }
   Profile profile;
   std::vector<std::string> others;
   for (size_t index = 0; index < tests->size(); ++index) {
-    const Json& test = (*tests)[index];
+    const FileJson& test = (*tests)[index];
     const std::string at = absl::StrCat("testcases[", index, "]");
-    const Json* name = Member(test, "name");
+    const FileJson* name = Member(test, "name");
     if (name == nullptr || !name->is_string()) {
       return BadEntry(source_name, absl::StrCat(at, ".name"), name,
                       "the name of a test");
@@ -513,7 +515,7 @@ absl::StatusOr<Profile> ImportNvbandwidth(absl::string_view text,
       others.push_back(absl::CHexEscape(title));
       continue;
     }
-    const Json* const status = Member(test, "status");
+    const FileJson* const status = Member(test, "status");
     if (status != nullptr && *status != "Passed") {
       source.warnings.push_back(absl::StrCat(
           title, " is left out, since its status is ", ValueText(status)));

@@ -14,13 +14,13 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "sim/base/error_parts.h"
+#include "sim/base/json.h"
 #include "sim/base/status.h"
 #include "sim/trace/log_lines.h"
 
 namespace pipewright {
 namespace {
 
-using JsonTree = nlohmann::json;
 using Words = std::vector<std::string>;
 
 Words SplitWords(absl::string_view text) {
@@ -33,7 +33,9 @@ bool IsCount(absl::string_view word) {
 }
 
 // A time or a count as a number; "N/A" stays.
-JsonTree Cell(const std::string& word) {
+Json Cell(const std::string& word) {
+  int64_t count = 0;
+  if (absl::SimpleAtoi(word, &count)) return count;
   double number = 0;
   if (absl::SimpleAtod(word, &number) && std::isfinite(number)) return number;
   return word;
@@ -93,8 +95,8 @@ class NcclRun {
     if (words.empty()) return absl::OkStatus();
     if (remark && words[0] == "Rank") return TakeRank(words, line);
     if (words[0] == "nThread") TakeIterations(words);
-    if (absl::StrContains(line.text, "out-of-place") ||
-        absl::StrContains(line.text, "in-place")) {
+    if (remark && (absl::StrContains(line.text, "out-of-place") ||
+                   absl::StrContains(line.text, "in-place"))) {
       in_place_first_ =
           line.text.find("in-place") < line.text.find("out-of-place");
       one_kind_ = !absl::StrContains(line.text, "out-of-place");
@@ -142,13 +144,14 @@ class NcclRun {
                        " ends without \"Out of bounds values\": the run or the "
                        "file may have been cut off"));
     }
-    BenchmarkText out;
-    out.json = {
-        {"args", JsonTree::array({absl::StrCat(name_, "_perf")})},
+    Json json = {
+        {"args", Json::array({absl::StrCat(name_, "_perf")})},
         {"config", {{"devices", devices_}, {"iterations", iterations_}}},
         {"results", rows_}};
-    if (!bounds_.is_null()) out.json["out_of_bounds"] = bounds_;
-    if (version_ > 0) out.json["nccl_version"] = version_;
+    if (!bounds_.is_null()) json["out_of_bounds"] = bounds_;
+    if (version_ > 0) json["nccl_version"] = version_;
+    BenchmarkText out;
+    out.json = json.dump();
     out.lines = lines_;
     out.warnings = warnings_;
     return out;
@@ -199,7 +202,7 @@ class NcclRun {
           absl::StrCat("the ", columns_.size(), " of the header in line ",
                        header_, ": ", absl::StrJoin(columns_, " ")));
     }
-    JsonTree row;
+    Json row;
     int times = 0;
     for (size_t at = 0; at < columns_.size(); ++at) {
       const std::string& column = columns_[at];
@@ -209,7 +212,7 @@ class NcclRun {
           one_kind_ || first == in_place_first_ ? "in_place" : "out_of_place";
       if (times == 0) {
         const bool counts = column == "size" || column == "count";
-        row[column] = counts ? Cell(words[at]) : JsonTree(words[at]);
+        row[column] = counts ? Cell(words[at]) : Json(words[at]);
       } else if (column == "time") {
         row[place]["time"] = Cell(words[at]);
       } else if (column == "#wrong") {
@@ -230,20 +233,21 @@ class NcclRun {
     if (!name_.empty()) return absl::OkStatus();
     bool all_reduce = true;
     bool reduce_scatter = true;
-    for (const JsonTree& row : rows_) {
-      const bool reduces = row.value("redop", "none") != "none" &&
-                           row.value("root", "-1") == "-1";
-      const double bytes = row.value("size", JsonTree(0)).is_number()
-                               ? row.value("size", 0.0)
-                               : 0;
-      const double count = row.contains("count") && row["count"].is_number()
-                               ? row["count"].get<double>()
-                               : 0;
+    for (const Json& row : rows_) {
+      const auto word = [&](const char* column) {
+        const Json* const cell = row.find(column);
+        return cell != nullptr && cell->is_string() ? cell->text() : "";
+      };
+      const auto number = [&](const char* column) {
+        const Json* const cell = row.find(column);
+        return cell != nullptr && cell->is_number() ? cell->get<double>() : 0;
+      };
+      const bool reduces = word("redop") != "none" && word("root") == "-1";
       const double own =
-          count * static_cast<double>(BytesOfType(row.value("type", "")));
-      if (!reduces || own <= 0 || own != bytes) all_reduce = false;
+          number("count") * static_cast<double>(BytesOfType(word("type")));
+      if (!reduces || own <= 0 || own != number("size")) all_reduce = false;
       if (!reduces || own <= 0 ||
-          own * static_cast<double>(devices_.size()) != bytes) {
+          own * static_cast<double>(devices_.size()) != number("size")) {
         reduce_scatter = false;
       }
     }
@@ -261,17 +265,17 @@ class NcclRun {
   const std::string writer_;
   const std::string source_;
   std::string name_;  // of the test
-  JsonTree iterations_ = 1;
+  Json iterations_ = 1;
   double version_ = 0;
   std::vector<std::string> device_names_;
-  JsonTree devices_ = JsonTree::array();
+  Json devices_ = Json::array();
   Words columns_;
   int64_t header_ = 0;
   bool in_place_first_ = false;
   bool one_kind_ = false;  // in place alone
-  JsonTree rows_ = JsonTree::array();
+  Json rows_ = Json::array();
   std::vector<int64_t> lines_;
-  JsonTree bounds_;
+  Json bounds_;
   std::vector<std::string> warnings_;
 };
 
@@ -314,8 +318,8 @@ absl::StatusOr<BenchmarkText> ReadNvbandwidthText(
   constexpr absl::string_view kStates[] = {"Waived", "Error", "Failed",
                                            "Not Found", "Passed"};
   BenchmarkText out;
-  JsonTree root = JsonTree::object();
-  JsonTree tests = JsonTree::array();
+  Json root = Json::object();
+  Json tests = Json::array();
   size_t columns = 0;  // of the matrix that is open
   bool titled = false;
   bool summed = true;
@@ -390,7 +394,7 @@ absl::StatusOr<BenchmarkText> ReadNvbandwidthText(
         " ends without its SUM: the run or the file may have been cut off"));
   }
   root["testcases"] = std::move(tests);
-  out.json["nvbandwidth"] = std::move(root);
+  out.json = Json({{"nvbandwidth", std::move(root)}}).dump();
   return out;
 }
 

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -16,7 +15,7 @@
 namespace pipewright {
 
 struct BenchmarkText {
-  nlohmann::json json;
+  std::string json;
   std::vector<int64_t> lines;  // of each result, or of each test
   std::vector<std::string> warnings;
 };

@@ -180,10 +180,10 @@ absl::Status CompareVerb::Run() {
   }
   if (summary) return Summarize();
   PW_ASSIGN_OR_RETURN(const std::optional<double> most, ReadLimit(limit));
+  PW_ASSIGN_OR_RETURN(const auto in, InputFile::Open(simulated));
   PW_ASSIGN_OR_RETURN(const std::string head,
                       ReadText(measured[0], kHeadBytes));
   if (!BeginsJson(head)) return CompareLog(most);
-  PW_ASSIGN_OR_RETURN(const auto in, InputFile::Open(simulated));
   PW_ASSIGN_OR_RETURN(ReadTrace simulated_run,
                       Read(*in, ReadChromeTrace(in->stream(), simulated)));
   std::vector<std::string> warnings;

@@ -29,6 +29,7 @@ bool SameRun(const Program& one, const Program& other) {
          one.network.collectives == other.network.collectives &&
          one.network.context_parallel == other.network.context_parallel &&
          one.wait_rule == other.wait_rule &&
+         one.batched_steps == other.batched_steps &&
          one.copies_in_turn == other.copies_in_turn &&
          one.replicas == other.replicas && one.iterations == other.iterations &&
          one.until_steady == other.until_steady &&

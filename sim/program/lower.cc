@@ -117,11 +117,12 @@ absl::Status Lowering::CheckFailingSteps() const {
   }
   // What has been sent in vain belongs to steps that its receivers do not
   // reach.
-  if (options_.wait_rule == WaitRule::kStepped && !early) {
-    return BadValue("strategy.waiting",
-                    std::string(WaitRuleName(options_.wait_rule)),
-                    absl::StrCat("buffered, rendezvous, batched with ", kField,
-                                 ", which begin in vain"));
+  if (WalksSteps() && !early) {
+    const bool batched = options_.wait_rule == WaitRule::kBatched;
+    return BadValue(
+        "strategy.waiting", std::string(WaitRuleName(options_.wait_rule)),
+        absl::StrCat("buffered, rendezvous", batched ? "" : ", batched",
+                     " with ", kField, ", which begin in vain"));
   }
   for (size_t index = 0; index < failing.size(); ++index) {
     if (failing[index] < 0 ||

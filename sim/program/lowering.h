@@ -64,9 +64,7 @@ class Lowering {
                        });
     }
     FinishFalseStarts();
-    if (program_.wait_rule == WaitRule::kStepped) {
-      PW_RETURN_IF_ERROR(AddTimeSteps());
-    }
+    if (WalksSteps()) PW_RETURN_IF_ERROR(AddTimeSteps());
     PW_RETURN_IF_ERROR(VerifyProgram(program_));
     return std::move(program_);
   }
@@ -140,6 +138,8 @@ class Lowering {
   std::vector<int64_t> PositionsAsReleased() const;
   absl::Status AddFalseStarts();
   absl::Status AddDropped();
+  // Ranks exchange at the ends of time steps.
+  bool WalksSteps() const;
   absl::Status AddTimeSteps();
   void FinishFalseStarts();
   void AddShards();

@@ -255,14 +255,20 @@ struct Dropped {
   Pass pass{};  // the consumer
 };
 
-// What a rank receives in a time step (WaitRule::kStepped).
-struct StepReceive {
+// One side of a transfer that holds its rank (WaitRule).
+struct Handshake {
+  int32_t channel = -1;
+  bool send = false;
+  Pass pass{};  // the producer where it sends, else the consumer
+};
+
+// What a rank posts in a time step (WaitRule::kStepped).
+struct StepPost {
   int64_t position = 0;
   // 0: in the step of the block that ends at `position`. Else in so-many-th of
   // the empty steps in front of the block that begins there.
   int64_t empty = 0;
-  int32_t channel = -1;
-  Pass pass{};  // the consumer
+  Handshake post;
 };
 
 struct RankProgram {
@@ -280,7 +286,7 @@ struct RankProgram {
   int32_t false_start_end = 0;
   std::vector<Dropped> dropped;  // in the order of their sends
   // By position, then by step; of the wait rule stepped only.
-  std::vector<StepReceive> step_receives;
+  std::vector<StepPost> step_posts;
 
   // The pass of the schedule that one in `order` is, or is a layer of.
   Pass Whole(Pass pass) const {
@@ -351,7 +357,10 @@ struct Program : DpClass {
   std::vector<int> class_of_replica;
   std::vector<Group> groups;  // groups of all classes
   Network network;
+  // Lower makes kStepped of a kBatched that walks through time steps.
   WaitRule wait_rule = WaitRule::kBuffered;
+  // The time steps are those of kBatched (TimeStepsOf).
+  bool batched_steps = false;
   // Copies to and from hosts that share a link run one after the other, in the
   // order in which they could begin, not side by side. Of engines that share
   // links; on others each copy has its links alone either way.

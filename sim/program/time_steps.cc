@@ -13,10 +13,13 @@ namespace {
 
 class Steps {
  public:
-  explicit Steps(const DpClass& own)
+  Steps(const DpClass& own, bool batched)
       : own_(own),
+        batched_(batched),
         steps_(own.ranks.size()),
         positions_(own.ranks.size(), 0),
+        blocked_(own.ranks.size(), 0),
+        apart_(own.ranks.size(), -1),
         gaps_(own.ranks.size(), 0),
         made_(own.channels.size()),
         awaited_(own.channels.size()) {}
@@ -24,12 +27,16 @@ class Steps {
   absl::StatusOr<std::vector<RankSteps>> Find() && {
     for (size_t rank = 0; rank < own_.ranks.size(); ++rank) {
       ready_.push_back(rank);
+      joins_.push_back(batched_ && own_.schedule->vpp() > 1 &&
+                       Alternates(own_.ranks[rank]));
     }
-    while (!ready_.empty()) {
-      const size_t rank = ready_.back();
-      ready_.pop_back();
-      Advance(rank);
-    }
+    do {
+      while (!ready_.empty()) {
+        const size_t rank = ready_.back();
+        ready_.pop_back();
+        Advance(rank);
+      }
+    } while (TakePairsApart());
     for (size_t rank = 0; rank < own_.ranks.size(); ++rank) {
       if (positions_[rank] < std::ssize(*own_.ranks[rank].order)) {
         return absl::FailedPreconditionError(
@@ -41,9 +48,49 @@ class Steps {
   }
 
  private:
-  // The first position behind the action at `position`; its entries that are
-  // no passes stand in front of it. The order's size where there is none.
-  int64_t EndOf(const RankProgram& rank, int64_t position) const {
+  // Some backward stands in front of a forward.
+  static bool Alternates(const RankProgram& rank) {
+    bool backward = false;
+    for (const Pass pass : *rank.order) {
+      if (backward && pass.kind() == PassKind::kForward) return true;
+      backward |= IsBackward(pass.kind());
+    }
+    return false;
+  }
+
+  // The first position behind the action at `position`.
+  int64_t EndOf(size_t rank, int64_t position) const {
+    const RankProgram& program = own_.ranks[rank];
+    const RankOrder& order = *program.order;
+    const int64_t end = EndOfPass(program, position);
+    const bool joins = joins_[rank] && apart_[rank] != end && end > position &&
+                       end < std::ssize(order) &&
+                       order[end - 1].kind() == PassKind::kForward &&
+                       IsBackward(order[end].kind()) &&
+                       !order[end].joint_with_next() &&
+                       (end < 2 || !order[end - 2].joint_with_next());
+    return joins ? EndOfPass(program, end) : end;
+  }
+
+  // Ranks that wait for the backward of a pair run its forward alone. False if
+  // there are none.
+  bool TakePairsApart() {
+    for (size_t rank = 0; rank < own_.ranks.size(); ++rank) {
+      const int64_t position = positions_[rank];
+      if (!joins_[rank] || position == std::ssize(*own_.ranks[rank].order)) {
+        continue;
+      }
+      const int64_t forward_end = EndOfPass(own_.ranks[rank], position);
+      if (blocked_[rank] < forward_end) continue;
+      apart_[rank] = forward_end;
+      ready_.push_back(rank);
+    }
+    return !ready_.empty();
+  }
+
+  // The first position behind the pass or block at `position`; its entries that
+  // are no passes stand in front of it. The order's size where there is none.
+  int64_t EndOfPass(const RankProgram& rank, int64_t position) const {
     const RankOrder& order = *rank.order;
     for (; position < std::ssize(order); ++position) {
       const Pass pass = order[position];
@@ -64,7 +111,7 @@ class Steps {
     std::vector<RankSteps::Input>& inputs = steps_[rank].inputs;
     int64_t& position = positions_[rank];
     while (position < std::ssize(order)) {
-      const int64_t end = EndOf(program, position);
+      const int64_t end = EndOf(rank, position);
       int64_t step =
           (actions.empty() ? 0 : actions.back().step + 1) + GapOf(rank);
       int64_t begin = end;
@@ -77,6 +124,7 @@ class Steps {
         const auto made = made_[input].find(order[at].key());
         if (made == made_[input].end()) {
           awaited_[input][order[at].key()] = rank;
+          blocked_[rank] = at;
           inputs.resize(known);
           return;
         }
@@ -106,7 +154,7 @@ class Steps {
 
   // In front of the rank's next action.
   int64_t GapOf(size_t rank) {
-    if (rank >= own_.schedule->gaps.size()) return 0;
+    if (batched_ || rank >= own_.schedule->gaps.size()) return 0;
     const std::vector<StepGap>& gaps = own_.schedule->gaps[rank];
     const auto action = std::ssize(steps_[rank].actions);
     size_t& next = gaps_[rank];
@@ -116,8 +164,12 @@ class Steps {
   }
 
   const DpClass& own_;
+  const bool batched_;
   std::vector<RankSteps> steps_;
   std::vector<int64_t> positions_;
+  std::vector<bool> joins_;       // [rank] has pairs
+  std::vector<int64_t> blocked_;  // [rank] the pass whose input is missing
+  std::vector<int64_t> apart_;    // [rank] end of a forward that is not joined
   std::vector<size_t> gaps_;
   // [channel] key -> the step that has made it, until it is taken; the rank
   // that waits for it.
@@ -128,8 +180,9 @@ class Steps {
 
 }  // namespace
 
-absl::StatusOr<std::vector<RankSteps>> TimeStepsOf(const DpClass& own) {
-  return Steps(own).Find();
+absl::StatusOr<std::vector<RankSteps>> TimeStepsOf(const DpClass& own,
+                                                   bool batched) {
+  return Steps(own, batched).Find();
 }
 
 }  // namespace pipewright

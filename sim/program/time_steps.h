@@ -18,7 +18,7 @@ namespace pipewright {
 struct DpClass;
 
 // What takes one step: a pass with the R in front of it, all layers of a pass
-// that is cut into them, or a block.
+// that is cut into them, a block, or a pair (below).
 struct Action {
   int64_t begin = 0;  // in the rank's order: its first pass
   int64_t end = 0;    // behind it
@@ -36,7 +36,11 @@ struct RankSteps {
   std::vector<Input> inputs;
 };
 
-// [rank]. Error: kFailedPrecondition where passes wait for each other.
-absl::StatusOr<std::vector<RankSteps>> TimeStepsOf(const DpClass& own);
+// [rank]. `batched`: gaps do not count. If ranks have several chunks, a forward
+// and the backward directly behind it are one step, except on ranks whose
+// forwards all stand in front of their backwards, and if the backward's input
+// needs that forward. Error: kFailedPrecondition if passes wait for each other.
+absl::StatusOr<std::vector<RankSteps>> TimeStepsOf(const DpClass& own,
+                                                   bool batched = false);
 
 }  // namespace pipewright

@@ -8,6 +8,8 @@
 #include "sim/base/check.h"
 #include "sim/base/status.h"
 #include "sim/program/dp_classes.h"
+#include "sim/schedule/transfers.h"
+#include "sim/schedule/verify_transfers.h"
 #include "sim/topology/mapping.h"
 #include "sim/topology/registry.h"
 #include "tests/support/random_side_ops.h"
@@ -186,6 +188,13 @@ absl::StatusOr<RandomProgram> MakeRandomProgram(Random& random,
       random.Chance(40)) {
     lower.wait_rule =
         random.Chance(50) ? WaitRule::kRendezvous : WaitRule::kBatched;
+    // Refused: batches that take time steps, with steps in vain.
+    if (!lower.failing_steps.empty() &&
+        (schedule.vpp() > 1 || schedule.directions > 1 ||
+         !CheckProgress(schedule, BlockingSteps(schedule), Semantics::kBatched)
+              .ok())) {
+      lower.wait_rule = WaitRule::kRendezvous;
+    }
     // Drawn before, so that seeds stay what they are.
     if (static_cast<int>(lower.hop_bytes) % 3 == 0 &&
         lower.failing_steps.empty()) {

@@ -181,8 +181,8 @@ class Rendezvous : public Progress {
 // follow behind on their own stream.
 class Nccl : public Progress {
  public:
-  Nccl(const Schedule& schedule, const std::vector<StepList>& lists)
-      : Progress(schedule, lists), batches_(lists.size()) {
+  Nccl(const Schedule& schedule, const std::vector<StepList>& lists, bool holds)
+      : Progress(schedule, lists), holds_(holds), batches_(lists.size()) {
     for (int rank = 0; rank < schedule.pp(); ++rank) {
       SkipTransfers(rank);
       NextBatch(rank);
@@ -250,6 +250,7 @@ class Nccl : public Progress {
   bool AdvancePass(int rank) {
     size_t& position = positions_[rank];
     if (position == lists_[rank].size()) return false;
+    if (holds_ && batches_[rank].begin < position) return false;
     const bool opens = lists_[rank][position].pass.joint_with_next();
     for (size_t part = 0; part < (opens ? 2u : 1u); ++part) {
       const Step& step = lists_[rank][position + part];
@@ -298,6 +299,7 @@ class Nccl : public Progress {
     return true;
   }
 
+  const bool holds_;  // a pass waits for all batches in front of it
   std::vector<Batch> batches_;
 };
 
@@ -338,7 +340,8 @@ absl::Status CheckSequence(const Schedule& schedule,
 }  // namespace
 
 absl::string_view SemanticsName(Semantics semantics) {
-  constexpr absl::string_view kNames[] = {"buffered", "rendezvous", "nccl"};
+  constexpr absl::string_view kNames[] = {"buffered", "rendezvous", "nccl",
+                                          "batched"};
   return kNames[static_cast<int>(semantics)];
 }
 
@@ -352,8 +355,10 @@ absl::Status CheckProgress(const Schedule& schedule,
     case Semantics::kRendezvous:
       return Rendezvous(schedule, lists).Run(semantics, visits);
     case Semantics::kNccl:
+    case Semantics::kBatched:
       PW_RETURN_IF_ERROR(CheckSequence(schedule, lists));
-      return Nccl(schedule, lists).Run(semantics, visits);
+      return Nccl(schedule, lists, semantics == Semantics::kBatched)
+          .Run(semantics, visits);
   }
   return absl::OkStatus();
 }

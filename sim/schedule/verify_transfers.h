@@ -36,6 +36,9 @@ enum class Semantics {
   // one common order of transfers, such as PostAhead's, run either way, while
   // two ranks that both send first in one batch need the batch.
   kNccl,
+  // As kNccl, but a pass waits for all batches in front of it, as Megatron-LM
+  // does (p2p_communication.py: batch_isend_irecv, then wait() of each).
+  kBatched,
 };
 absl::string_view SemanticsName(Semantics semantics);
 
@@ -55,7 +58,8 @@ absl::Status CheckProgress(const Schedule& schedule,
                            Semantics semantics, int64_t* visits = nullptr);
 
 // The lists that `semantics` gives a schedule which says nothing of transfers:
-// BlockingSteps for kRendezvous, else PostAhead.
+// BlockingSteps for kRendezvous, else PostAhead. Those of kBatched are
+// PostedSteps of sim/program/posted_steps.h.
 std::vector<StepList> DefaultSteps(const Schedule& schedule,
                                    Semantics semantics);
 

@@ -35,7 +35,7 @@ absl::Status Progress(const ScheduleFile& file, Semantics semantics) {
 }
 
 constexpr Semantics kAll[] = {Semantics::kBuffered, Semantics::kRendezvous,
-                              Semantics::kNccl};
+                              Semantics::kNccl, Semantics::kBatched};
 
 constexpr char kGood[] =
     "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"

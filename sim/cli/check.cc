@@ -74,6 +74,22 @@ int64_t CountPasses(const Schedule& schedule) {
   return passes;
 }
 
+// How transfers hold each other back.
+void AppendSteps(const Json& report, std::string* text) {
+  absl::StrAppend(text, "if each pass takes a step and a transfer none: ",
+                  report["steps"].get<int64_t>(), " steps, ",
+                  report["buffered_steps"].get<int64_t>(),
+                  " with buffered transfers\n");
+  if (!report.contains("longest_held")) return;
+  const Json& held = report["longest_held"];
+  absl::StrAppend(text, report["held_sends"].get<int64_t>(),
+                  " sends wait for a receive in front of them: rank ",
+                  held["rank"].get<int>(), " has ",
+                  held["send"].get<std::string>(), " ready ",
+                  held["steps"].get<int64_t>(), " steps before ",
+                  held["receive"].get<std::string>(), " ends\n");
+}
+
 std::string CheckText(const Json& report) {
   std::string text = absl::StrFormat(
       "%s: %s\n", report["file"].get<std::string>(),
@@ -100,6 +116,7 @@ std::string CheckText(const Json& report) {
                         : "posted ahead",
                     "\n");
   }
+  if (report.contains("steps")) AppendSteps(report, &text);
   if (report.contains("peak_activations")) {
     absl::StrAppend(
         &text, "peak activations by rank: ",
@@ -155,7 +172,22 @@ absl::Status Verify(const ScheduleFile& file, Semantics semantics,
                                 : semantics == Semantics::kRendezvous
                                     ? "blocking"
                                     : "posted-ahead";
-  return CheckProgress(file.schedule, steps, semantics);
+  ProgressFacts facts;
+  PW_RETURN_IF_ERROR(CheckProgress(file.schedule, steps, semantics, &facts));
+  (*report)["steps"] = facts.steps;
+  (*report)["held_sends"] = facts.held_sends;
+  if (facts.held_sends > 0) {
+    const ProgressFacts::HeldSend& longest = facts.longest;
+    (*report)["longest_held"] = {
+        {"rank", longest.rank},
+        {"send", StepToString(file.schedule, longest.send)},
+        {"receive", StepToString(file.schedule, longest.receive)},
+        {"steps", longest.steps}};
+  }
+  PW_RETURN_IF_ERROR(
+      CheckProgress(file.schedule, steps, Semantics::kBuffered, &facts));
+  (*report)["buffered_steps"] = facts.steps;
+  return absl::OkStatus();
 }
 
 // Counts what the order holds; the verdict is whether that is within limits.

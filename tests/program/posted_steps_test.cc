@@ -17,6 +17,7 @@
 #include "sim/engine/simgrid_engine.h"
 #include "sim/schedule/registry.h"
 #include "sim/schedule/verify_transfers.h"
+#include "sim/trace/trace.h"
 #include "tests/support/lowering.h"
 #include "tests/support/random_schedule.h"
 
@@ -198,6 +199,75 @@ TEST_CASE("batched: plain 1F1B exchanges behind each pass", "[program]") {
                            {"SEND_B1", "RECV_F2"},
                            {},
                            {"SEND_B2"}});
+}
+
+// pp 2, vpp 2, 4 microbatches, a pass takes a second and a hop none. Ranks
+// exchange behind each column:
+//
+//           0-1  1-2  2-3   3-4        5-7        7-9        9-11
+//   rank 0 F0.0 F1.0 F0.1  F1.1  F2.0 BW0.1 F3.0 BW1.1 F2.1 BW0.0
+//   rank 1      F0.0 F1.0 F0.1 BW0.1 F1.1 BW1.1 F2.0 BW0.0 F3.0 BW1.0
+//                        (3-5)
+//               11-13    13-14    15-16 16-17 17-18
+//   rank 0 F3.1 BW1.0    BW2.1    BW3.1 BW2.0 BW3.0
+//   rank 1 F2.1 BW2.1 F3.1 BW3.1  BW2.0 BW3.0
+//                      (13-15)
+//
+// Rank 0 begins what it runs next where rank 1 ends its pair.
+TEST_CASE("batched: interleaved 1F1B of two ranks by hand", "[engine]") {
+  const auto schedule = Registered("interleaved-1f1b", 2, 4, 2);
+  LowerOptions options;
+  options.costs = PassCosts::Uniform(2, 2, {1, 0.5, 0.5});
+  options.wait_rule = WaitRule::kBatched;
+  options.optimizer = OptimizerMode::kNone;
+  options.iterations = 1;
+  const Program program = Lowered(schedule, options);
+  using Starts = std::vector<std::pair<std::string, double>>;
+  const std::vector<Starts> expected = {{{"F0.0", 0},
+                                         {"F1.0", 1},
+                                         {"F0.1", 2},
+                                         {"F1.1", 3},
+                                         {"F2.0", 5},
+                                         {"BW0.1", 6},
+                                         {"F3.0", 7},
+                                         {"BW1.1", 8},
+                                         {"F2.1", 9},
+                                         {"BW0.0", 10},
+                                         {"F3.1", 11},
+                                         {"BW1.0", 12},
+                                         {"BW2.1", 13},
+                                         {"BW3.1", 15},
+                                         {"BW2.0", 16},
+                                         {"BW3.0", 17}},
+                                        {{"F0.0", 1},
+                                         {"F1.0", 2},
+                                         {"F0.1", 3},
+                                         {"BW0.1", 4},
+                                         {"F1.1", 5},
+                                         {"BW1.1", 6},
+                                         {"F2.0", 7},
+                                         {"BW0.0", 8},
+                                         {"F3.0", 9},
+                                         {"BW1.0", 10},
+                                         {"F2.1", 11},
+                                         {"BW2.1", 12},
+                                         {"F3.1", 13},
+                                         {"BW3.1", 14},
+                                         {"BW2.0", 15},
+                                         {"BW3.0", 16}}};
+  for (const auto run : {&RunFast, &RunSimgrid}) {
+    FullTrace trace;
+    const auto summary = run(program, {.trace = &trace});
+    INFO(summary.status());
+    REQUIRE(summary.ok());
+    std::vector<Starts> told(2);
+    for (const TraceOp& op : trace.ops()) {
+      if (op.kind != OpKind::kPass) continue;
+      told[op.rank].emplace_back(PassToString(*schedule, op.pass), op.start_s);
+    }
+    CHECK(told == expected);
+    CHECK(summary->iteration_end_s[0] == 18);
+  }
 }
 
 // The step at which each rank stands when nothing moves any more. A rank posts

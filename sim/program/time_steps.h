@@ -41,7 +41,7 @@ struct RankSteps {
 };
 
 // [rank]. `batched`: gaps do not count. If ranks have several chunks, a forward
-// and the backward directly behind it are one step, except on ranks whose
+// and the full backward directly behind it are one step, except on ranks whose
 // forwards all stand in front of their backwards, and if the backward's input
 // needs that forward. Error: kFailedPrecondition if passes wait for each other.
 absl::StatusOr<std::vector<RankSteps>> TimeStepsOf(const DpClass& own,

@@ -217,7 +217,7 @@ TEST_CASE("batched: plain 1F1B exchanges behind each pass", "[program]") {
 TEST_CASE("batched: interleaved 1F1B of two ranks by hand", "[engine]") {
   const auto schedule = Registered("interleaved-1f1b", 2, 4, 2);
   LowerOptions options;
-  options.costs = PassCosts::Uniform(2, 2, {1, 0.5, 0.5});
+  options.costs = PassCosts::Uniform(2, 2, {2, 1, 1});
   options.wait_rule = WaitRule::kBatched;
   options.optimizer = OptimizerMode::kNone;
   options.iterations = 1;
@@ -401,12 +401,19 @@ TEST_CASE("batched: the replay, check and engines agree", "[program]") {
   CHECK(deadlocks > 20);
 }
 
-// A receive that comes a batch late holds its sender back for ever, or it is
-// found to stand behind its pass.
-TEST_CASE("batched: a receive in a later batch is found", "[program]") {
-  const auto schedule = Registered("interleaved-1f1b", 4, 8, 2);
+// A receive that comes a batch late stands behind its pass, holds its sender
+// back for ever, takes another's message or is harmless: `check` and the replay
+// agree.
+TEST_CASE("batched: a receive in a later batch", "[program]") {
+  // Rank 0 receives a group before it needs it.
+  auto built = BuildSchedule(
+      "interleaved-1f1b",
+      {.pp = 4, .vpp = 2, .microbatches = 8, .own = {{"group-size", "8"}}});
+  REQUIRE(built.ok());
+  const auto schedule = std::make_shared<const Schedule>(*std::move(built));
   int planted = 0;
   int held = 0;
+  int harmless = 0;
   for (int rank = 0; rank < 4; ++rank) {
     const Lists lists = Posted(schedule);
     for (size_t index = 0; index < lists[rank].size(); ++index) {
@@ -422,14 +429,19 @@ TEST_CASE("batched: a receive in a later batch is found", "[program]") {
                   list.begin() + to);
       ++planted;
       if (!CheckPairs(*schedule, late).ok()) continue;
-      ++held;
       INFO("rank " << rank << " step " << index);
-      CHECK(!Ends(late, Replay(*schedule, late)));
-      CHECK(!CheckProgress(*schedule, late, Semantics::kBatched).ok());
+      const bool ends = Ends(late, Replay(*schedule, late));
+      const absl::Status check =
+          CheckProgress(*schedule, late, Semantics::kBatched);
+      const bool in_order =
+          !absl::StrContains(check.message(), "by their order");
+      if (in_order) CHECK(check.ok() == ends);
+      ++(check.ok() ? harmless : held);
     }
   }
   CHECK(planted > 100);
   CHECK(held > 0);
+  CHECK(harmless > 0);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "sim/engine/engine.h"
 #include "sim/program/lower.h"
@@ -280,51 +281,64 @@ class NaiveStream {
   std::map<std::pair<int64_t, bool>, std::pair<int, size_t>> places_;
 };
 
-// Rank 0 of pytorch/pytorch#165664, with three ranks: the receive of its second
-// stage stands in front of sends of its first. In steps, rank by rank:
+// Rank 0 of pytorch/pytorch#165664, with three ranks: receives of its second
+// stage stand in front of sends of its first. In steps:
 //
-//   F0 runs 0-1, 1-2 and 2-3, so rank 0's batch of SEND_F0 and RECV_F0.1 lasts
-//   from 1 to 3, and its SEND_F1, ready at 2, waits for a step.
-//   F1 therefore runs 3-4 on rank 1 and 4-5 on rank 2; RECV_F1.1 ends at 5, and
-//   SEND_F2, ready at 3, waits for two.
+//   0  F0 runs 0-1, 1-2 and 2-3 on ranks 0, 1 and 2. Rank 0's batch of SEND_F0
+//      and RECV_F0.1 lasts from 1 to 3; SEND_F1, ready at 2, waits for one
+//      step.
+//   1  So F1 runs 3-4 on rank 1 and 4-5 on rank 2. RECV_F1.1 ends at 5;
+//   SEND_F2,
+//      ready at 3, waits for two.
+//   2  F2 runs 5-6 on rank 1 and 6-7 on rank 2. RECV_F2.1 ends at 7; SEND_F0.1,
+//      ready at 4, waits for three.
 //
-// With the receives behind the sends ranks run F1 at 2-3 and 3-4, F2 at 3-4 and
-// 4-5.
+// With each receive in front of its pass nothing waits: the last stage ends its
+// forwards at 5 + 3, the first its backwards 5 + 3 later.
 TEST_CASE("transfers: a receive posted early holds back sends", "[schedule]") {
-  const std::string rest =
-      "1RECV_F0,1F0,1SEND_F0,1RECV_F1,1F1,1SEND_F1,1RECV_F2,1F2,1SEND_F2,"
-      "4RECV_F0,4F0,4SEND_F0,4RECV_F1,4F1,4SEND_F1,4RECV_F2,4F2,4SEND_F2\n"
-      "2RECV_F0,2F0,2SEND_F0,2RECV_F1,2F1,2SEND_F1,2RECV_F2,2F2,2SEND_F2,"
-      "5RECV_F0,5F0,5RECV_F1,5F1,5RECV_F2,5F2\n";
-  const ScheduleFile early = Read(
-      "0F0,0SEND_F0,3RECV_F0,0F1,0SEND_F1,3RECV_F1,0F2,0SEND_F2,3RECV_F2,"
-      "3F0,3SEND_F0,3F1,3SEND_F1,3F2,3SEND_F2\n" +
-      rest);
-  const ScheduleFile late = Read(
-      "0F0,0SEND_F0,0F1,0SEND_F1,0F2,0SEND_F2,3RECV_F0,"
-      "3F0,3SEND_F0,3RECV_F1,3F1,3SEND_F1,3RECV_F2,3F2,3SEND_F2\n" +
-      rest);
+  // Stages of one rank: three microbatches through each.
+  const auto passes = [](int stage, const char* kind, bool takes, bool gives) {
+    std::vector<std::string> steps;
+    for (int microbatch = 0; microbatch < 3; ++microbatch) {
+      const std::string pass = absl::StrCat(kind, microbatch);
+      if (takes) steps.push_back(absl::StrCat(stage, "RECV_", pass));
+      steps.push_back(absl::StrCat(stage, pass));
+      if (gives) steps.push_back(absl::StrCat(stage, "SEND_", pass));
+    }
+    return absl::StrJoin(steps, ",");
+  };
+  const std::string behind = absl::StrCat(
+      ",", passes(3, "B", true, true), ",", passes(0, "B", true, false), "\n",
+      passes(1, "F", true, true), ",", passes(4, "F", true, true), ",",
+      passes(4, "B", true, true), ",", passes(1, "B", true, true), "\n",
+      passes(2, "F", true, true), ",", passes(5, "F", true, false), ",",
+      passes(5, "B", false, true), ",", passes(2, "B", true, true), "\n");
+  const ScheduleFile early = Read(absl::StrCat(
+      "0F0,0SEND_F0,3RECV_F0,0F1,0SEND_F1,3RECV_F1,0F2,0SEND_F2,3RECV_F2,",
+      passes(3, "F", false, true), behind));
+  const ScheduleFile late = Read(absl::StrCat(
+      passes(0, "F", false, true), ",", passes(3, "F", true, true), behind));
   ProgressFacts facts;
   CHECK(CheckProgress(early.schedule, early.steps, Semantics::kNccl, &facts) ==
         absl::OkStatus());
-  const Pass second(PassKind::kForward, 1, 1);
   CHECK(facts.longest.rank == 0);
-  CHECK(facts.longest.send == SendOf(Pass(PassKind::kForward, 2, 0)));
-  CHECK(facts.longest.receive == ReceiveOf(second));
-  CHECK(facts.longest.steps == 2);
-  CHECK(facts.held_sends == NaiveStream(early.schedule, early.steps).Held());
-  const int64_t early_steps = facts.steps;
+  CHECK(facts.longest.send == SendOf(Pass(PassKind::kForward, 0, 1)));
+  CHECK(facts.longest.receive == ReceiveOf(Pass(PassKind::kForward, 2, 1)));
+  CHECK(facts.longest.steps == 3);
+  CHECK(facts.held_sends >= 3);
+  CHECK(facts.steps > 16);
+  const NaiveStream naive(early.schedule, early.steps);
+  CHECK(facts.held_sends == naive.Held());
+  CHECK(facts.steps == naive.Steps());
   CHECK(CheckProgress(late.schedule, late.steps, Semantics::kNccl, &facts) ==
         absl::OkStatus());
   CHECK(facts.held_sends == 0);
-  // All six stages, then two more microbatches.
-  CHECK(facts.steps == 8);
-  CHECK(early_steps > facts.steps);
-  // Nothing is held back where nobody waits on a stream.
+  CHECK(facts.steps == 16);
+  // Nothing is held back if nobody waits on a stream.
   for (const ScheduleFile* file : {&early, &late}) {
     CHECK(CheckProgress(file->schedule, file->steps, Semantics::kBuffered,
                         &facts) == absl::OkStatus());
-    CHECK(facts.steps == 8);
+    CHECK(facts.steps == 16);
     CHECK(facts.held_sends == 0);
   }
 }

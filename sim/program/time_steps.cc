@@ -1,6 +1,7 @@
 #include "sim/program/time_steps.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <tuple>
 #include <utility>
@@ -56,10 +57,9 @@ class Steps {
   // Some backward stands in front of a forward.
   static bool Alternates(const RankProgram& rank) {
     const RankOrder& order = *rank.order;
-    const auto backward =
-        std::find_if(order.begin(), order.end(), [](Pass pass) {
-          return pass.kind() == PassKind::kBackwardFull;
-        });
+    const auto backward = std::find_if(
+        order.begin(), order.end(),
+        [](Pass pass) { return pass.kind() == PassKind::kBackwardFull; });
     return std::any_of(backward, order.end(), [](Pass pass) {
       return pass.kind() == PassKind::kForward;
     });
@@ -188,6 +188,31 @@ class Steps {
   std::vector<size_t> ready_;
 };
 
+// Plain 1F1B ends in batches, so that searches over it need no replay.
+bool IsPlain(const Schedule& schedule) {
+  const int64_t microbatches = schedule.microbatches;
+  for (int rank = 0; rank < schedule.pp(); ++rank) {
+    const RankOrder& order = schedule.order(rank);
+    if (std::ssize(order) != 2 * microbatches ||
+        schedule.placement.StageOf(rank, 0) != rank) {
+      return false;
+    }
+    const int64_t warm_up =
+        std::min<int64_t>(microbatches, schedule.pp() - rank);
+    std::array<int, 2> next{};  // microbatch
+    for (int64_t at = 0; at < std::ssize(order); ++at) {
+      const bool forward = at < warm_up || (at < 2 * microbatches - warm_up &&
+                                            (at - warm_up) % 2 == 1);
+      if (order[at] !=
+          Pass(forward ? PassKind::kForward : PassKind::kBackwardFull,
+               next[forward ? 1 : 0]++, 0)) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<RankSteps>> TimeStepsOf(const DpClass& own,
@@ -197,7 +222,8 @@ absl::StatusOr<std::vector<RankSteps>> TimeStepsOf(const DpClass& own,
 
 bool WalksSteps(const Schedule& schedule, WaitRule rule) {
   if (rule != WaitRule::kBatched) return rule == WaitRule::kStepped;
-  return schedule.vpp() > 1 || schedule.directions > 1 ||
+  if (schedule.vpp() > 1 || schedule.directions > 1) return true;
+  return !IsPlain(schedule) &&
          !CheckProgress(schedule, BlockingSteps(schedule), Semantics::kBatched)
               .ok();
 }

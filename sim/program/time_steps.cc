@@ -189,7 +189,7 @@ class Steps {
 };
 
 // Plain 1F1B ends in batches, so that searches over it need no replay.
-bool IsPlain(const Schedule& schedule) {
+bool IsPlain1F1B(const Schedule& schedule) {
   const int64_t microbatches = schedule.microbatches;
   for (int rank = 0; rank < schedule.pp(); ++rank) {
     const RankOrder& order = schedule.order(rank);
@@ -223,7 +223,7 @@ absl::StatusOr<std::vector<RankSteps>> TimeStepsOf(const DpClass& own,
 bool WalksSteps(const Schedule& schedule, WaitRule rule) {
   if (rule != WaitRule::kBatched) return rule == WaitRule::kStepped;
   if (schedule.vpp() > 1 || schedule.directions > 1) return true;
-  return !IsPlain(schedule) &&
+  return !IsPlain1F1B(schedule) &&
          !CheckProgress(schedule, BlockingSteps(schedule), Semantics::kBatched)
               .ok();
 }

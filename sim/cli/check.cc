@@ -19,6 +19,7 @@
 #include "sim/config/config_fields.h"
 #include "sim/config/prepare.h"
 #include "sim/memory/activations.h"
+#include "sim/program/posted_steps.h"
 #include "sim/report/memory_report.h"
 #include "sim/schedule/text.h"
 #include "sim/schedule/verify_transfers.h"
@@ -73,6 +74,22 @@ int64_t CountPasses(const Schedule& schedule) {
   return passes;
 }
 
+// How transfers hold each other back.
+void AppendSteps(const Json& report, std::string* text) {
+  absl::StrAppend(text, "if each pass takes a step and a transfer none: ",
+                  report["steps"].get<int64_t>(), " steps, ",
+                  report["buffered_steps"].get<int64_t>(),
+                  " with buffered transfers\n");
+  if (!report.contains("longest_held")) return;
+  const Json& held = report["longest_held"];
+  absl::StrAppend(text, report["held_sends"].get<int64_t>(),
+                  " sends wait for a receive in front of them: rank ",
+                  held["rank"].get<int>(), " has ",
+                  held["send"].get<std::string>(), " ready ",
+                  held["steps"].get<int64_t>(), " steps before ",
+                  held["receive"].get<std::string>(), " ends\n");
+}
+
 std::string CheckText(const Json& report) {
   std::string text = absl::StrFormat(
       "%s: %s\n", report["file"].get<std::string>(),
@@ -94,9 +111,12 @@ std::string CheckText(const Json& report) {
                     report["transfers_from"] == "file" ? "as the file has them"
                     : report["transfers_from"] == "blocking"
                         ? "directly beside their passes"
+                    : report["transfers_from"] == "batched"
+                        ? "as simulate --waiting batched posts them"
                         : "posted ahead",
                     "\n");
   }
+  if (report.contains("steps")) AppendSteps(report, &text);
   if (report.contains("peak_activations")) {
     absl::StrAppend(
         &text, "peak activations by rank: ",
@@ -117,7 +137,8 @@ std::string CheckText(const Json& report) {
 absl::StatusOr<Semantics> FindSemantics(const std::string& name) {
   std::vector<std::string> known;
   for (const Semantics semantics :
-       {Semantics::kBuffered, Semantics::kRendezvous, Semantics::kNccl}) {
+       {Semantics::kBuffered, Semantics::kRendezvous, Semantics::kNccl,
+        Semantics::kBatched}) {
     if (name == SemanticsName(semantics)) return semantics;
     known.emplace_back(SemanticsName(semantics));
   }
@@ -129,8 +150,16 @@ absl::Status Verify(const ScheduleFile& file, Semantics semantics,
                     Json* report) {
   PW_RETURN_IF_ERROR(VerifyScheduleFile(file));
   const bool given = !file.steps.empty();
-  const std::vector<StepList> steps =
-      given ? file.steps : DefaultSteps(file.schedule, semantics);
+  const bool batched = !given && semantics == Semantics::kBatched;
+  std::vector<StepList> steps = file.steps;
+  if (batched) {
+    auto posted = PostedSteps(std::make_shared<const Schedule>(file.schedule),
+                              WaitRule::kBatched);
+    PW_RETURN_IF_ERROR(Prefix("--semantics batched", posted.status()));
+    steps = *std::move(posted);
+  } else if (!given) {
+    steps = DefaultSteps(file.schedule, semantics);
+  }
   int64_t transfers = 0;
   for (const StepList& list : steps) {
     transfers += std::count_if(list.begin(), list.end(), [](const Step& step) {
@@ -138,11 +167,27 @@ absl::Status Verify(const ScheduleFile& file, Semantics semantics,
     });
   }
   (*report)["transfers"] = transfers;
-  (*report)["transfers_from"] = given ? "file"
+  (*report)["transfers_from"] = given     ? "file"
+                                : batched ? "batched"
                                 : semantics == Semantics::kRendezvous
                                     ? "blocking"
                                     : "posted-ahead";
-  return CheckProgress(file.schedule, steps, semantics);
+  ProgressFacts facts;
+  PW_RETURN_IF_ERROR(CheckProgress(file.schedule, steps, semantics, &facts));
+  (*report)["steps"] = facts.steps;
+  (*report)["held_sends"] = facts.held_sends;
+  if (facts.held_sends > 0) {
+    const ProgressFacts::HeldSend& longest = facts.longest;
+    (*report)["longest_held"] = {
+        {"rank", longest.rank},
+        {"send", StepToString(file.schedule, longest.send)},
+        {"receive", StepToString(file.schedule, longest.receive)},
+        {"steps", longest.steps}};
+  }
+  PW_RETURN_IF_ERROR(
+      CheckProgress(file.schedule, steps, Semantics::kBuffered, &facts));
+  (*report)["buffered_steps"] = facts.steps;
+  return absl::OkStatus();
 }
 
 // Counts what the order holds; the verdict is whether that is within limits.
@@ -248,7 +293,8 @@ void AddCheck(CLI::App* app, Action* action) {
           "--semantics", check->semantics,
           "which ranks a transfer blocks. buffered: none; rendezvous: both, "
           "one call after the other; nccl: both, in one batch between two "
-          "passes, with receives posted ahead (default: buffered)")
+          "passes, with receives posted ahead; batched: the same, and a pass "
+          "waits for all batches before it (default: buffered)")
       ->type_name("RULE");
   verb->add_flag("--json", check->json, "one JSON object on standard output");
   verb->callback(

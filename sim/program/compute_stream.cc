@@ -26,48 +26,33 @@ void Append(WaitRule rule, std::vector<Handshake>&& posts,
   for (const Handshake& post : posts) steps->push_back({post});
 }
 
-using Receives = std::vector<StepReceive>::const_iterator;
-
-// The first receive at `position` or behind it, of empty steps or not.
-Receives FirstAt(const RankProgram& rank, int64_t position, bool empty) {
-  return std::partition_point(
-      rank.step_receives.begin(), rank.step_receives.end(),
-      [&](const StepReceive& receive) {
-        return receive.position < position ||
-               (receive.position == position && receive.empty == 0 && empty);
-      });
-}
-
-// Appends the empty steps in front of the block at `position`.
-void AppendEmptySteps(const RankProgram& rank, int64_t position,
-                      HoldingSteps* steps) {
-  int64_t last = 0;
-  for (auto each = FirstAt(rank, position, /*empty=*/true);
-       each != rank.step_receives.end() && each->position == position; ++each) {
+// Appends what the steps at `position` post: the empty ones in front of the
+// block that begins there, or the one whose passes end there.
+void AppendSteps(const RankProgram& rank, int64_t position, bool empty,
+                 HoldingSteps* steps) {
+  const std::vector<StepPost>& posts = rank.step_posts;
+  int64_t last = -1;
+  for (auto each = std::partition_point(posts.begin(), posts.end(),
+                                        [&](const StepPost& post) {
+                                          return post.position < position ||
+                                                 (post.position == position &&
+                                                  empty && post.empty == 0);
+                                        });
+       each != posts.end() && each->position == position &&
+       (each->empty > 0) == empty;
+       ++each) {
     if (each->empty != last) steps->emplace_back();
     last = each->empty;
-    steps->back().push_back({.channel = each->channel, .pass = each->pass});
+    steps->back().push_back(each->post);
   }
-}
-
-// A step's sends, with what it receives.
-void AppendEndOfStep(const RankProgram& rank, int64_t position,
-                     std::vector<Handshake>&& posts, HoldingSteps* steps) {
-  for (auto each = FirstAt(rank, position, /*empty=*/false);
-       each != rank.step_receives.end() && each->position == position &&
-       each->empty == 0;
-       ++each) {
-    posts.push_back({.channel = each->channel, .pass = each->pass});
-  }
-  if (!posts.empty()) steps->push_back(std::move(posts));
 }
 
 }  // namespace
 
 void PostBefore(const RankProgram& rank, WaitRule rule, const Pass* block,
                 HoldingSteps* steps) {
-  if (rule == WaitRule::kStepped) {
-    return AppendEmptySteps(rank, block - rank.order->data(), steps);
+  if (!rank.step_posts.empty()) {
+    return AppendSteps(rank, block - rank.order->data(), /*empty=*/true, steps);
   }
   std::vector<Handshake> posts;
   Add(rank, block, /*send=*/false, &posts);
@@ -77,13 +62,13 @@ void PostBefore(const RankProgram& rank, WaitRule rule, const Pass* block,
 void PostBehind(const RankProgram& rank, WaitRule rule, const Pass* block,
                 int64_t position, const SideSequence& sequence, bool* received,
                 HoldingSteps* steps) {
+  *received = false;
+  if (!rank.step_posts.empty()) {
+    return AppendSteps(rank, position, /*empty=*/false, steps);
+  }
   std::vector<Handshake> posts;
   posts.reserve(2);  // most have one output and one input
   Add(rank, block, /*send=*/true, &posts);
-  *received = false;
-  if (rule == WaitRule::kStepped) {
-    return AppendEndOfStep(rank, position, std::move(posts), steps);
-  }
   if (rule == WaitRule::kBatched && !posts.empty() &&
       position != sequence.end() && !sequence.AttachedAt(position)) {
     const Pass* const next = rank.order->data() + position;

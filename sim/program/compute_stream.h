@@ -157,13 +157,6 @@ class HookEnds {
   std::vector<Ends> hooks_;
 };
 
-// One side of a transfer that holds its rank (WaitRule).
-struct Handshake {
-  int32_t channel = -1;
-  bool send = false;
-  Pass pass{};  // the producer where it sends, else the consumer
-};
-
 // What a rank awaits one after the other; each of them is posted as a whole.
 using HoldingSteps = std::vector<std::vector<Handshake>>;
 

@@ -120,11 +120,12 @@ absl::Status LoweringCheck::CheckFailingSteps() const {
   }
   // What has been sent in vain belongs to steps that its receivers do not
   // reach.
-  if (options_.wait_rule == WaitRule::kStepped && !early) {
-    return BadValue("strategy.waiting",
-                    std::string(WaitRuleName(options_.wait_rule)),
-                    absl::StrCat("buffered, rendezvous, batched with ", kField,
-                                 ", which begin in vain"));
+  if (!early && WalksSteps(schedule_, options_.wait_rule)) {
+    const bool batched = options_.wait_rule == WaitRule::kBatched;
+    return BadValue(
+        "strategy.waiting", std::string(WaitRuleName(options_.wait_rule)),
+        absl::StrCat("buffered, rendezvous", batched ? "" : ", batched",
+                     " with ", kField, ", which begin in vain"));
   }
   for (size_t index = 0; index < failing.size(); ++index) {
     if (failing[index] < 0 ||
@@ -286,9 +287,7 @@ absl::StatusOr<Program> Lower(std::shared_ptr<const Schedule> given,
                      });
   }
   validated.Finish();
-  if (program.wait_rule == WaitRule::kStepped) {
-    PW_RETURN_IF_ERROR(AddStepReceives(&program));
-  }
+  PW_RETURN_IF_ERROR(AddStepPosts(&program));
   PW_RETURN_IF_ERROR(VerifyProgram(program));
   return program;
 }

@@ -18,7 +18,12 @@ enum class WaitRule : uint8_t {
   kRendezvous,
   // As kRendezvous, but what a rank sends after one pass and receives before
   // the next one is posted together and awaited together, unless an attached
-  // side operation or a copy is issued between them.
+  // side operation or a copy is issued between them. Over several chunks, and
+  // where ranks would wait for each other so, they walk through time steps as
+  // kStepped, without gaps of the schedule. There a forward and the backward
+  // directly behind it are one step if a rank has several chunks: Megatron-LM's
+  // send_forward_backward_recv_forward_backward (megatron/core/
+  // pipeline_parallel/schedules.py, core_v0.12.0).
   kBatched,
   // Ranks walk through the time steps of the schedule (time_steps.h). What
   // passes of one step make is sent and received at its end, and a rank begins

@@ -255,14 +255,20 @@ struct Dropped {
   Pass pass{};  // the consumer
 };
 
-// What a rank receives in a time step (WaitRule::kStepped).
-struct StepReceive {
+// One side of a transfer that holds its rank (WaitRule).
+struct Handshake {
+  int32_t channel = -1;
+  bool send = false;
+  Pass pass{};  // the producer where it sends, else the consumer
+};
+
+// What a rank posts in a time step (AddStepPosts).
+struct StepPost {
   int64_t position = 0;
   // 0: in the step of the block that ends at `position`. Else in so-many-th of
   // the empty steps in front of the block that begins there.
   int64_t empty = 0;
-  int32_t channel = -1;
-  Pass pass{};  // the consumer
+  Handshake post;
 };
 
 struct RankProgram {
@@ -279,8 +285,8 @@ struct RankProgram {
   // A false start takes in this many attachments and ends with the last.
   int32_t false_start_end = 0;
   std::vector<Dropped> dropped;  // in the order of their sends
-  // By position, then by step; of the wait rule stepped only.
-  std::vector<StepReceive> step_receives;
+  // By position, then by step; empty if ranks do not walk through time steps.
+  std::vector<StepPost> step_posts;
 
   // The pass of the schedule that one in `order` is, or is a layer of.
   Pass Whole(Pass pass) const {

@@ -1,6 +1,7 @@
 #include "sim/program/time_steps.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <tuple>
 #include <utility>
@@ -10,16 +11,21 @@
 #include "sim/base/status.h"
 #include "sim/program/compute_stream.h"
 #include "sim/program/program.h"
+#include "sim/schedule/transfers.h"
+#include "sim/schedule/verify_transfers.h"
 
 namespace pipewright {
 namespace {
 
 class Steps {
  public:
-  explicit Steps(const DpClass& own)
+  Steps(const DpClass& own, bool batched)
       : own_(own),
+        batched_(batched),
         steps_(own.ranks.size()),
         positions_(own.ranks.size(), 0),
+        blocked_(own.ranks.size(), 0),
+        apart_(own.ranks.size(), -1),
         gaps_(own.ranks.size(), 0),
         made_(own.channels.size()),
         awaited_(own.channels.size()) {}
@@ -27,12 +33,16 @@ class Steps {
   absl::StatusOr<std::vector<RankSteps>> Find() && {
     for (size_t rank = 0; rank < own_.ranks.size(); ++rank) {
       ready_.push_back(rank);
+      joins_.push_back(batched_ && own_.schedule->vpp() > 1 &&
+                       Alternates(own_.ranks[rank]));
     }
-    while (!ready_.empty()) {
-      const size_t rank = ready_.back();
-      ready_.pop_back();
-      Advance(rank);
-    }
+    do {
+      while (!ready_.empty()) {
+        const size_t rank = ready_.back();
+        ready_.pop_back();
+        Advance(rank);
+      }
+    } while (TakePairsApart());
     for (size_t rank = 0; rank < own_.ranks.size(); ++rank) {
       if (positions_[rank] < std::ssize(*own_.ranks[rank].order)) {
         return absl::FailedPreconditionError(
@@ -44,9 +54,53 @@ class Steps {
   }
 
  private:
-  // The first position behind the action at `position`; its entries that are
-  // no passes stand in front of it. The order's size where there is none.
-  int64_t EndOf(const RankProgram& rank, int64_t position) const {
+  // Some backward stands in front of a forward.
+  static bool Alternates(const RankProgram& rank) {
+    const RankOrder& order = *rank.order;
+    const auto backward = std::find_if(
+        order.begin(), order.end(),
+        [](Pass pass) { return pass.kind() == PassKind::kBackwardFull; });
+    return std::any_of(backward, order.end(), [](Pass pass) {
+      return pass.kind() == PassKind::kForward;
+    });
+  }
+
+  // The first position behind the action at `position`.
+  int64_t EndOf(size_t rank, int64_t position) const {
+    const RankProgram& program = own_.ranks[rank];
+    const RankOrder& order = *program.order;
+    const int64_t end = EndOfPass(program, position);
+    if (!joins_[rank] || apart_[rank] == end || end == std::ssize(order) ||
+        order[end - 1].kind() != PassKind::kForward ||
+        (end > 1 && order[end - 2].joint_with_next())) {
+      return end;
+    }
+    const int64_t pair_end = EndOfPass(program, end);
+    return order[pair_end - 1].kind() == PassKind::kBackwardFull &&
+                   !order[pair_end - 2].joint_with_next()
+               ? pair_end
+               : end;
+  }
+
+  // Ranks that wait for the backward of a pair run its forward alone. False if
+  // there are none.
+  bool TakePairsApart() {
+    for (size_t rank = 0; rank < own_.ranks.size(); ++rank) {
+      const int64_t position = positions_[rank];
+      if (!joins_[rank] || position == std::ssize(*own_.ranks[rank].order)) {
+        continue;
+      }
+      const int64_t forward_end = EndOfPass(own_.ranks[rank], position);
+      if (blocked_[rank] < forward_end) continue;
+      apart_[rank] = forward_end;
+      ready_.push_back(rank);
+    }
+    return !ready_.empty();
+  }
+
+  // The first position behind the pass or block at `position`; its entries that
+  // are no passes stand in front of it. The order's size where there is none.
+  int64_t EndOfPass(const RankProgram& rank, int64_t position) const {
     const RankOrder& order = *rank.order;
     for (; position < std::ssize(order); ++position) {
       const Pass pass = order[position];
@@ -67,7 +121,7 @@ class Steps {
     std::vector<RankSteps::Input>& inputs = steps_[rank].inputs;
     int64_t& position = positions_[rank];
     while (position < std::ssize(order)) {
-      const int64_t end = EndOf(program, position);
+      const int64_t end = EndOf(rank, position);
       int64_t step =
           (actions.empty() ? 0 : actions.back().step + 1) + GapOf(rank);
       int64_t begin = end;
@@ -80,6 +134,7 @@ class Steps {
         const auto made = made_[input].find(order[at].key());
         if (made == made_[input].end()) {
           awaited_[input][order[at].key()] = rank;
+          blocked_[rank] = at;
           inputs.resize(known);
           return;
         }
@@ -109,7 +164,7 @@ class Steps {
 
   // In front of the rank's next action.
   int64_t GapOf(size_t rank) {
-    if (rank >= own_.schedule->gaps.size()) return 0;
+    if (batched_ || rank >= own_.schedule->gaps.size()) return 0;
     const std::vector<StepGap>& gaps = own_.schedule->gaps[rank];
     const auto action = std::ssize(steps_[rank].actions);
     size_t& next = gaps_[rank];
@@ -119,8 +174,12 @@ class Steps {
   }
 
   const DpClass& own_;
+  const bool batched_;
   std::vector<RankSteps> steps_;
   std::vector<int64_t> positions_;
+  std::vector<bool> joins_;       // [rank] has pairs
+  std::vector<int64_t> blocked_;  // [rank] the pass whose input is missing
+  std::vector<int64_t> apart_;    // [rank] end of a forward that is not joined
   std::vector<size_t> gaps_;
   // [channel] key -> the step that has made it, until it is taken; the rank
   // that waits for it.
@@ -129,22 +188,73 @@ class Steps {
   std::vector<size_t> ready_;
 };
 
-}  // namespace
-
-absl::StatusOr<std::vector<RankSteps>> TimeStepsOf(const DpClass& own) {
-  return Steps(own).Find();
+// Plain 1F1B ends in batches, so that searches over it need no replay.
+bool IsPlain1F1B(const Schedule& schedule) {
+  const int64_t microbatches = schedule.microbatches;
+  for (int rank = 0; rank < schedule.pp(); ++rank) {
+    const RankOrder& order = schedule.order(rank);
+    if (std::ssize(order) != 2 * microbatches ||
+        schedule.placement.StageOf(rank, 0) != rank) {
+      return false;
+    }
+    const int64_t warm_up =
+        std::min<int64_t>(microbatches, schedule.pp() - rank);
+    std::array<int, 2> next{};  // microbatch
+    for (int64_t at = 0; at < std::ssize(order); ++at) {
+      const bool forward = at < warm_up || (at < 2 * microbatches - warm_up &&
+                                            (at - warm_up) % 2 == 1);
+      if (order[at] !=
+          Pass(forward ? PassKind::kForward : PassKind::kBackwardFull,
+               next[forward ? 1 : 0]++, 0)) {
+        return false;
+      }
+    }
+  }
+  return true;
 }
 
-absl::Status AddStepReceives(Program* program) {
-  PW_ASSIGN_OR_RETURN(const auto steps, TimeStepsOf(*program));
+}  // namespace
+
+absl::StatusOr<std::vector<RankSteps>> TimeStepsOf(const DpClass& own,
+                                                   bool batched) {
+  return Steps(own, batched).Find();
+}
+
+bool WalksSteps(const Schedule& schedule, WaitRule rule) {
+  if (rule != WaitRule::kBatched) return rule == WaitRule::kStepped;
+  if (schedule.vpp() > 1 || schedule.directions > 1) return true;
+  return !IsPlain1F1B(schedule) &&
+         !CheckProgress(schedule, BlockingSteps(schedule), Semantics::kBatched)
+              .ok();
+}
+
+absl::Status AddStepPosts(Program* program) {
+  if (!WalksSteps(*program->schedule, program->wait_rule)) {
+    return absl::OkStatus();
+  }
+  const bool batched = program->wait_rule == WaitRule::kBatched;
+  const auto steps = TimeStepsOf(*program, batched);
+  // Passes that wait for each other do so in batches, too.
+  if (batched && !steps.ok()) return absl::OkStatus();
+  PW_RETURN_IF_ERROR(steps.status());
   for (int rank = 0; rank < program->pp(); ++rank) {
     RankProgram& target = program->ranks[rank];
-    std::vector<StepReceive>& receives = target.step_receives;
-    const std::vector<Action>& own = steps[rank].actions;
-    for (const RankSteps::Input& input : steps[rank].inputs) {
+    std::vector<StepPost>& posts = target.step_posts;
+    const std::vector<Action>& own = (*steps)[rank].actions;
+    for (const Action& action : own) {
+      for (int64_t at = action.begin; at < action.end; ++at) {
+        const Pass pass = (*target.order)[at];
+        const int32_t output = target.lanes[pass.lane()].output;
+        if (output < 0) continue;
+        posts.push_back(
+            {.position = action.end,
+             .post = {.channel = output, .send = true, .pass = pass}});
+      }
+    }
+    for (const RankSteps::Input& input : (*steps)[rank].inputs) {
       const Pass pass = (*target.order)[input.position];
-      StepReceive receive = {.channel = target.lanes[pass.lane()].input,
-                             .pass = pass};
+      StepPost receive = {
+          .post = {.channel = target.lanes[pass.lane()].input, .pass = pass}};
       const auto next = std::partition_point(
           own.begin(), own.end(),
           [&](const Action& each) { return each.step <= input.step; });
@@ -155,12 +265,17 @@ absl::Status AddStepReceives(Program* program) {
         receive.position = next->begin;
         receive.empty = input.step - last;
       }
-      receives.push_back(receive);
+      posts.push_back(receive);
     }
-    std::stable_sort(receives.begin(), receives.end(),
-                     [](const StepReceive& one, const StepReceive& other) {
-                       return std::tie(one.position, one.empty) <
-                              std::tie(other.position, other.empty);
+    // Both sides agree on what comes first between them: NCCL pairs messages by
+    // their order.
+    const auto key = [](const StepPost& each) {
+      return std::make_tuple(each.position, each.empty, !each.post.send,
+                             each.post.channel);
+    };
+    std::stable_sort(posts.begin(), posts.end(),
+                     [&](const StepPost& one, const StepPost& other) {
+                       return key(one) < key(other);
                      });
   }
   return absl::OkStatus();

@@ -13,6 +13,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "sim/program/network.h"
+#include "sim/schedule/schedule.h"
 
 namespace pipewright {
 
@@ -20,7 +22,7 @@ struct DpClass;
 struct Program;
 
 // What takes one step: a pass with the R in front of it, all layers of a pass
-// that is cut into them, or a block.
+// that is cut into them, a block, or a pair (below).
 struct Action {
   int64_t begin = 0;  // in the rank's order: its first pass
   int64_t end = 0;    // behind it
@@ -38,11 +40,18 @@ struct RankSteps {
   std::vector<Input> inputs;
 };
 
-// [rank]. Error: kFailedPrecondition where passes wait for each other.
-absl::StatusOr<std::vector<RankSteps>> TimeStepsOf(const DpClass& own);
+// [rank]. `batched`: gaps do not count. If ranks have several chunks, a forward
+// and the full backward directly behind it are one step, except on ranks whose
+// forwards all stand in front of their backwards, and if the backward's input
+// needs that forward. Error: kFailedPrecondition if passes wait for each other.
+absl::StatusOr<std::vector<RankSteps>> TimeStepsOf(const DpClass& own,
+                                                   bool batched = false);
 
-// What ranks receive in the time steps of a schedule (WaitRule::kStepped).
-// Error: that of TimeStepsOf.
-absl::Status AddStepReceives(Program* program);
+// Do ranks of `schedule` that wait by `rule` walk through time steps?
+bool WalksSteps(const Schedule& schedule, WaitRule rule);
+
+// What ranks post in the time steps, if they walk through them. Error: that of
+// TimeStepsOf; batches have none.
+absl::Status AddStepPosts(Program* program);
 
 }  // namespace pipewright

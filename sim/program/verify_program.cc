@@ -508,15 +508,19 @@ absl::Status VerifyClass(const Program& program, const DpClass& own) {
     }
     PW_RETURN_IF_ERROR(VerifyLanes(own, rank));
     PW_RETURN_IF_ERROR(VerifySideOps(program, own, rank, &ends));
-    int64_t inputs = 0;
+    int64_t posts = 0;
     for (const Lane& lane : rank_program.lanes) {
-      if (lane.input >= 0) inputs += lane.passes;
+      if (lane.input >= 0) posts += lane.passes;
+      if (lane.output >= 0) posts += lane.passes;
       if (lane.output >= 0) ends[lane.output].sent += lane.passes;
       if (lane.input >= 0) ends[lane.input].received += lane.passes;
     }
     // Else a pass would begin without its input.
-    const bool stepped = program.wait_rule == WaitRule::kStepped;
-    if (std::ssize(rank_program.step_receives) != (stepped ? inputs : 0)) {
+    const auto posted = std::ssize(rank_program.step_posts);
+    const bool stepped =
+        program.wait_rule == WaitRule::kStepped ||
+        (program.wait_rule == WaitRule::kBatched && posted > 0);
+    if (posted != (stepped ? posts : 0)) {
       return Wrong("time steps", rank, 0);
     }
   }

@@ -22,27 +22,32 @@ class Progress {
       : schedule_(schedule),
         lists_(lists),
         positions_(lists.size(), 0),
-        sent_(MessageCount(schedule), false),
-        received_(MessageCount(schedule), false),
+        ends_(lists.size(), 0),
+        sent_(MessageCount(schedule), kNever),
+        received_(MessageCount(schedule), kNever),
         waits_(lists.size(), false) {}
   virtual ~Progress() = default;
 
-  absl::Status Run(Semantics semantics, int64_t* visits) {
+  absl::Status Run(Semantics semantics, ProgressFacts* facts) {
     for (int rank = schedule_.pp() - 1; rank >= 0; --rank) Wake(rank);
     while (!to_visit_.empty()) {
       const int rank = to_visit_.back();
       to_visit_.pop_back();
       waits_[rank] = false;
-      if (visits != nullptr) ++*visits;
+      ++facts_.visits;
       while (Advance(rank)) continue;
     }
     for (int rank = 0; rank < schedule_.pp(); ++rank) {
       if (!Ended(rank)) return Deadlock(semantics, rank);
     }
+    facts_.steps = *std::max_element(ends_.begin(), ends_.end());
+    if (facts != nullptr) *facts = facts_;
     return absl::OkStatus();
   }
 
  protected:
+  static constexpr int64_t kNever = -1;
+
   // Runs one more step on `rank` and wakes whom that lets go on; false when it
   // has to wait or has ended.
   virtual bool Advance(int rank) = 0;
@@ -63,6 +68,13 @@ class Progress {
                : -1;
   }
 
+  // A block's parts run side by side: its second one counts.
+  void RunPass(int rank, const Step& step) {
+    if (IsComputePass(step.pass.kind()) && !step.pass.joint_with_next()) {
+      ++ends_[rank];
+    }
+  }
+
   void Wake(int rank) {
     if (!waits_[rank]) to_visit_.push_back(rank);
     waits_[rank] = true;
@@ -71,8 +83,11 @@ class Progress {
   const Schedule& schedule_;
   const std::vector<StepList>& lists_;
   std::vector<size_t> positions_;
-  std::vector<bool> sent_;      // [message]
-  std::vector<bool> received_;  // [message]
+  std::vector<int64_t> ends_;  // [rank] of its last pass or call, in steps
+  // [message] since when its side is there, in steps.
+  std::vector<int64_t> sent_;
+  std::vector<int64_t> received_;
+  ProgressFacts facts_;
 
  private:
   std::string WaitsFor(int rank) const {
@@ -135,17 +150,22 @@ class Buffered : public Progress {
     const Step& step = lists_[rank][positions_[rank]];
     if (step.kind == StepKind::kSend) {
       const Message message = MessageOf(schedule_, rank, step);
-      sent_[message.index] = true;
+      sent_[message.index] = ends_[rank];
       Wake(message.peer);
     }
     // A block starts when both of its parts can.
     const bool opens =
         step.kind == StepKind::kPass && step.pass.joint_with_next();
+    int64_t start = ends_[rank];
     for (size_t part = 0; part < (opens ? 2u : 1u); ++part) {
       const int64_t input =
           InputOf(rank, lists_[rank][positions_[rank] + part]);
-      if (input >= 0 && !sent_[input]) return false;
+      if (input < 0) continue;
+      if (sent_[input] == kNever) return false;
+      start = std::max(start, sent_[input]);
     }
+    ends_[rank] = start;
+    if (step.kind == StepKind::kPass) RunPass(rank, step);
     ++positions_[rank];
     return true;
   }
@@ -169,8 +189,12 @@ class Rendezvous : public Progress {
                          theirs.kind != step.kind &&
                          IndexOf(message.peer, theirs) == message.index;
       if (!meets) return false;
+      ends_[rank] = ends_[message.peer] =
+          std::max(ends_[rank], ends_[message.peer]);
       ++positions_[message.peer];
       Wake(message.peer);
+    } else if (step.kind == StepKind::kPass) {
+      RunPass(rank, step);
     }
     ++positions_[rank];
     return true;
@@ -181,9 +205,13 @@ class Rendezvous : public Progress {
 // follow behind on their own stream.
 class Nccl : public Progress {
  public:
-  Nccl(const Schedule& schedule, const std::vector<StepList>& lists)
-      : Progress(schedule, lists), batches_(lists.size()) {
+  Nccl(const Schedule& schedule, const std::vector<StepList>& lists, bool holds)
+      : Progress(schedule, lists),
+        holds_(holds),
+        batches_(lists.size()),
+        arrived_(MessageCount(schedule), 0) {
     for (int rank = 0; rank < schedule.pp(); ++rank) {
+      passed_.emplace_back(lists[rank].size(), 0);
       SkipTransfers(rank);
       NextBatch(rank);
     }
@@ -214,6 +242,8 @@ class Nccl : public Progress {
     size_t begin = 0;
     size_t end = 0;
     bool posted = false;
+    int64_t free = 0;  // since when the stream is, in steps
+    size_t last = 0;   // which transfer in front of it ended then
   };
 
   bool IsTransfer(int rank, size_t index) const {
@@ -226,13 +256,13 @@ class Nccl : public Progress {
   // `sent_` and `received_` say here that a side has been posted.
   bool Met(int rank, size_t index) const {
     const int64_t message = IndexOf(rank, lists_[rank][index]);
-    return sent_[message] && received_[message];
+    return sent_[message] != kNever && received_[message] != kNever;
   }
 
   void SkipTransfers(int rank) {
     size_t& position = positions_[rank];
     while (position < lists_[rank].size() && !IsPass(rank, position)) {
-      ++position;
+      passed_[rank][position++] = ends_[rank];
     }
   }
 
@@ -244,19 +274,27 @@ class Nccl : public Progress {
     while (begin < size && !IsTransfer(rank, begin)) ++begin;
     size_t end = begin;
     while (end < size && !IsPass(rank, end)) ++end;
-    batch = {begin, end, false};
+    batch.begin = begin;
+    batch.end = end;
+    batch.posted = false;
   }
 
   bool AdvancePass(int rank) {
     size_t& position = positions_[rank];
     if (position == lists_[rank].size()) return false;
+    if (holds_ && batches_[rank].begin < position) return false;
     const bool opens = lists_[rank][position].pass.joint_with_next();
+    int64_t start = holds_ ? batches_[rank].free : 0;
     for (size_t part = 0; part < (opens ? 2u : 1u); ++part) {
       const Step& step = lists_[rank][position + part];
       const int64_t input = InputOf(rank, step);
-      if (input >= 0 && !Arrived(rank, step)) return false;
+      if (input < 0) continue;
+      if (!Arrived(rank, step)) return false;
+      start = std::max(start, arrived_[input]);
     }
-    ++position;
+    ends_[rank] = std::max(ends_[rank], start);
+    RunPass(rank, lists_[rank][position]);
+    passed_[rank][position++] = ends_[rank];
     SkipTransfers(rank);
     return true;
   }
@@ -264,7 +302,7 @@ class Nccl : public Progress {
   // The batch of the receive has ended: it is in none that is to come.
   bool Arrived(int rank, const Step& pass) const {
     const int64_t input = IndexOf(rank, ReceiveOf(pass.pass));
-    if (!sent_[input] || !received_[input]) return false;
+    if (sent_[input] == kNever || received_[input] == kNever) return false;
     const Batch& batch = batches_[rank];
     for (size_t index = batch.begin; index < batch.end; ++index) {
       if (lists_[rank][index].kind == StepKind::kReceive &&
@@ -280,12 +318,16 @@ class Nccl : public Progress {
     if (batch.begin == lists_[rank].size()) return false;
     if (!batch.posted) {
       if (positions_[rank] < batch.end) return false;
+      const int64_t ready =
+          batch.begin == 0 ? 0 : passed_[rank][batch.begin - 1];
+      CountHeld(rank, ready);
+      batch.free = std::max(batch.free, ready);
       for (size_t index = batch.begin; index < batch.end; ++index) {
         if (!IsTransfer(rank, index)) continue;
         const Step& step = lists_[rank][index];
         const Message message = MessageOf(schedule_, rank, step);
         (step.kind == StepKind::kSend ? sent_ : received_)[message.index] =
-            true;
+            batch.free;
         Wake(message.peer);
       }
       batch.posted = true;
@@ -294,11 +336,42 @@ class Nccl : public Progress {
     for (size_t index = batch.begin; index < batch.end; ++index) {
       if (IsTransfer(rank, index) && !Met(rank, index)) return false;
     }
+    for (size_t index = batch.begin; index < batch.end; ++index) {
+      if (!IsTransfer(rank, index)) continue;
+      const int64_t message = IndexOf(rank, lists_[rank][index]);
+      const int64_t met = std::max(sent_[message], received_[message]);
+      if (met > batch.free) batch.last = index;
+      batch.free = std::max(batch.free, met);
+    }
+    for (size_t index = batch.begin; index < batch.end; ++index) {
+      if (lists_[rank][index].kind == StepKind::kReceive) {
+        arrived_[IndexOf(rank, lists_[rank][index])] = batch.free;
+      }
+    }
     NextBatch(rank);
     return true;
   }
 
+  // Counts sends of the batch that could go since `ready`, if a receive in
+  // front of it is what they wait for.
+  void CountHeld(int rank, int64_t ready) {
+    const Batch& batch = batches_[rank];
+    const StepList& list = lists_[rank];
+    const int64_t held = batch.free - ready;
+    if (held <= 0 || list[batch.last].kind != StepKind::kReceive) return;
+    for (size_t index = batch.begin; index < batch.end; ++index) {
+      if (list[index].kind != StepKind::kSend) continue;
+      ++facts_.held_sends;
+      if (held <= facts_.longest.steps) continue;
+      facts_.longest = {rank, list[index], list[batch.last], held};
+    }
+  }
+
+  const bool holds_;  // a pass waits for all batches in front of it
   std::vector<Batch> batches_;
+  // [rank][position] when its pass, and all in front of it, had ended.
+  std::vector<std::vector<int64_t>> passed_;
+  std::vector<int64_t> arrived_;  // [message] when its batch had ended
 };
 
 // NCCL's rule 4: between two ranks the n-th sent is the n-th received.
@@ -338,22 +411,25 @@ absl::Status CheckSequence(const Schedule& schedule,
 }  // namespace
 
 absl::string_view SemanticsName(Semantics semantics) {
-  constexpr absl::string_view kNames[] = {"buffered", "rendezvous", "nccl"};
+  constexpr absl::string_view kNames[] = {"buffered", "rendezvous", "nccl",
+                                          "batched"};
   return kNames[static_cast<int>(semantics)];
 }
 
 absl::Status CheckProgress(const Schedule& schedule,
                            const std::vector<StepList>& lists,
-                           Semantics semantics, int64_t* visits) {
+                           Semantics semantics, ProgressFacts* facts) {
   PW_CHECK(static_cast<int>(lists.size()) == schedule.pp());
   switch (semantics) {
     case Semantics::kBuffered:
-      return Buffered(schedule, lists).Run(semantics, visits);
+      return Buffered(schedule, lists).Run(semantics, facts);
     case Semantics::kRendezvous:
-      return Rendezvous(schedule, lists).Run(semantics, visits);
+      return Rendezvous(schedule, lists).Run(semantics, facts);
     case Semantics::kNccl:
+    case Semantics::kBatched:
       PW_RETURN_IF_ERROR(CheckSequence(schedule, lists));
-      return Nccl(schedule, lists).Run(semantics, visits);
+      return Nccl(schedule, lists, semantics == Semantics::kBatched)
+          .Run(semantics, facts);
   }
   return absl::OkStatus();
 }

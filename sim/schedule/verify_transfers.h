@@ -36,6 +36,9 @@ enum class Semantics {
   // one common order of transfers, such as PostAhead's, run either way, while
   // two ranks that both send first in one batch need the batch.
   kNccl,
+  // As kNccl, but a pass waits for all batches in front of it, as Megatron-LM
+  // does (p2p_communication.py: batch_isend_irecv, then wait() of each).
+  kBatched,
 };
 absl::string_view SemanticsName(Semantics semantics);
 
@@ -47,15 +50,34 @@ absl::string_view SemanticsName(Semantics semantics);
 absl::Status CheckPairs(const Schedule& schedule,
                         const std::vector<StepList>& lists);
 
+// What a run of the lists says in steps: each pass, or block, takes one, and a
+// transfer none.
+struct ProgressFacts {
+  int64_t visits = 0;  // how often a rank was looked at
+  int64_t steps = 0;   // until the last pass has ended
+  // Sends of kNccl whose passes have ended, but which stand on their rank's
+  // stream behind a receive that waits for its sender (pytorch/pytorch#165664,
+  // #188833). Under kBatched the pass waits, not the send.
+  int64_t held_sends = 0;
+  struct HeldSend {
+    int rank = -1;
+    Step send;
+    Step receive;
+    int64_t steps = 0;  // how long
+  };
+  HeldSend longest;
+};
+
 // Runs the lists, which must have passed CheckPairs. kFailedPrecondition where
 // they do not end: what each rank waits for, and the grid with these marked.
-// Time O(steps). `visits`, unless null, gets how often a rank was looked at.
+// Time O(steps). `facts`, unless null, is set if they end.
 absl::Status CheckProgress(const Schedule& schedule,
                            const std::vector<StepList>& lists,
-                           Semantics semantics, int64_t* visits = nullptr);
+                           Semantics semantics, ProgressFacts* facts = nullptr);
 
 // The lists that `semantics` gives a schedule which says nothing of transfers:
-// BlockingSteps for kRendezvous, else PostAhead.
+// BlockingSteps for kRendezvous, else PostAhead. Those of kBatched are
+// PostedSteps of sim/program/posted_steps.h.
 std::vector<StepList> DefaultSteps(const Schedule& schedule,
                                    Semantics semantics);
 

@@ -222,6 +222,41 @@ TEST_CASE("cli: check takes the semantics that it checks", "[cli]") {
   }
 }
 
+// What ends with NCCL ends in batches, in `check` and in both engines.
+TEST_CASE("cli: check and simulate agree on batches over chunks", "[cli]") {
+  const TemporaryFolder folder;
+  const std::string file = folder.Path("looped.pws");
+  REQUIRE(RunBinary({"schedule", "interleaved-1f1b", "--pp", "4", "--vpp", "2",
+                     "--microbatches", "8", "-o", file})
+              .exit_code == 0);
+  for (const char* semantics : {"buffered", "nccl", "batched"}) {
+    const BinaryResult run =
+        RunBinary({"check", file, "--semantics", semantics, "--json"});
+    INFO(semantics << "\n" << run.err);
+    REQUIRE(run.exit_code == 0);
+    const Json report = Json::parse(run.out);
+    CHECK(report["transfers"] == 112);
+    CHECK(report["buffered_steps"] == 38);
+    CHECK(report["transfers_from"] ==
+          (report["semantics"] == "batched" ? "batched" : "posted-ahead"));
+    const bool held = report["semantics"] == "nccl";
+    CHECK((report["steps"] > 38) == held);
+    CHECK((report["held_sends"] > 0) == held);
+    CHECK(report.contains("longest_held") == held);
+  }
+  const BinaryResult text = RunBinary({"check", file, "--semantics", "nccl"});
+  CHECK(absl::StrContains(text.out, "38 with buffered transfers"));
+  CHECK(absl::StrContains(text.out, "sends wait for a receive in front"));
+  for (const char* engine : {"fast", "simgrid"}) {
+    const BinaryResult run =
+        RunBinary({"simulate", "--schedule", file, "--forward", "2ms",
+                   "--backward", "4ms", "--hop-bytes", "8MiB", "--system",
+                   "dgx-h100", "--waiting", "batched", "--engine", engine});
+    INFO(run.err);
+    CHECK(run.exit_code == 0);
+  }
+}
+
 TEST_CASE("cli: profiles that ship have a name, a device and a model",
           "[cli]") {
   const BinaryResult list = RunBinary({"list", "profiles", "--json"});

@@ -126,18 +126,19 @@ TEST_CASE("stepped: two ranks by hand", "[engine]") {
 }
 
 // Every schedule that is flushed, with stages and hops that differ, whole and
-// cut into layers, in pairs and not.
+// cut into layers, in pairs and not; batches take the same steps, and others.
 TEST_CASE("stepped: engines agree on all schedules", "[engine]") {
   Random random(20);
   int compared = 0;
   for (size_t row = 0; row < AllSchedules().size(); ++row) {
     for (const int pp : {1, 2, 4}) {
-      for (int variant = 0; variant < 4; ++variant) {
+      for (int variant = 0; variant < 8; ++variant) {
         auto schedule = AnySchedule(row, pp, 2 * pp);
         if (!schedule.ok() || schedule->update_every > 0) continue;
-        if (variant == 1) *schedule = WithJointPairs(*schedule, random);
+        if (variant % 4 == 1) *schedule = WithJointPairs(*schedule, random);
         INFO(schedule->name << " pp " << pp << " variant " << variant);
         LowerOptions options = Stepped(*schedule);
+        if (variant >= 4) options.wait_rule = WaitRule::kBatched;
         options.iterations = 2;
         options.optimizer = static_cast<OptimizerMode>(variant % 2);
         if (schedule->backward == BackwardRule::kNone) {
@@ -156,11 +157,11 @@ TEST_CASE("stepped: engines agree on all schedules", "[engine]") {
             pairs |= pass.joint_with_next();
           }
         }
-        if (variant >= 2 && schedule->directions == 1 &&
+        if (variant % 4 >= 2 && schedule->directions == 1 &&
             schedule->backward == BackwardRule::kChain) {
           options.replicas = 2;
           options.data_parallel = DataParallel::kFsdp;
-          options.shard_blocks = variant == 3 && !copies && !pairs
+          options.shard_blocks = variant % 4 == 3 && !copies && !pairs
                                      ? ShardBlocks::kLayer
                                      : ShardBlocks::kPass;
           options.gradient_bytes.assign(schedule->stages(), 8);
@@ -187,7 +188,7 @@ TEST_CASE("stepped: engines agree on all schedules", "[engine]") {
       }
     }
   }
-  CHECK(compared > 300);
+  CHECK(compared > 600);
 }
 
 // A step is no shorter than without it.
@@ -217,6 +218,7 @@ TEST_CASE("stepped: a step that begins in vain is refused", "[engine]") {
   CHECK(status.code() == absl::StatusCode::kInvalidArgument);
   CHECK(absl::StrContains(status.message(), "strategy.waiting"));
   CHECK(absl::StrContains(status.message(), "rollback_iterations"));
+  CHECK(absl::StrContains(status.message(), "rendezvous, batched with"));
   options.failing_steps.clear();
   CHECK(Lower(schedule, options).ok());
 }

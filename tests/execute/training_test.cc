@@ -264,6 +264,12 @@ TEST_CASE("execute: uneven stages, wall time and holding transfers",
     held->lower.wait_rule = rule;
     CheckTrained(Train(*held));
   }
+  // Two chunks a rank.
+  held = MakeSetup(Info("interleaved-1f1b"), 4, 8, PW_GPT);
+  REQUIRE(held->schedule->vpp() == 2);
+  held->lower.wait_rule = WaitRule::kBatched;
+  CheckTrained(Train(*held));
+  CheckTrained(Train(*held, {.clock = ClockKind::kReal}));
 }
 
 // Every second layer is one of experts.

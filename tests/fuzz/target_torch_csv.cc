@@ -17,7 +17,8 @@ bool FuzzTorchCsv(absl::string_view input) {
     PW_CHECK(status.code() == absl::StatusCode::kFailedPrecondition);
     return true;
   }
-  for (const Semantics semantics : {Semantics::kRendezvous, Semantics::kNccl}) {
+  for (const Semantics semantics :
+       {Semantics::kRendezvous, Semantics::kNccl, Semantics::kBatched}) {
     const absl::Status run = CheckProgress(
         file->schedule,
         file->steps.empty() ? DefaultSteps(file->schedule, semantics)

@@ -114,6 +114,13 @@ TEST_CASE("validation: engines agree on failing steps", "[program][engine]") {
         const auto schedule = Registered(name, 4, 8, chunks ? 2 : 1);
         LowerOptions options = Failing(*schedule, {0, 1, 3});
         options.wait_rule = rule;
+        if (rule == WaitRule::kBatched &&
+            (chunks || name == std::string("zb-h2"))) {
+          // In time steps nothing begins in vain.
+          CHECK_THAT(std::string(Lower(schedule, options).status().message()),
+                     Catch::Contains("strategy.waiting: batched"));
+          continue;
+        }
         options.validation = place;
         options.replicas = 2;
         options.data_parallel = DataParallel::kZero1;

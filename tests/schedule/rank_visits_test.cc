@@ -91,14 +91,19 @@ TEST_CASE("visits: as many as ranks and passes", "[engine]") {
           PostAhead(*schedule, PassSteps(*schedule), &visits);
       CHECK(visits <= 4 * (pp + passes));
       for (const Semantics semantics :
-           {Semantics::kBuffered, Semantics::kRendezvous, Semantics::kNccl}) {
-        visits = 0;
+           {Semantics::kBuffered, Semantics::kRendezvous, Semantics::kNccl,
+            Semantics::kBatched}) {
+        ProgressFacts facts;
         CHECK(CheckProgress(*schedule,
-                            semantics == Semantics::kRendezvous
+                            semantics == Semantics::kRendezvous ||
+                                    semantics == Semantics::kBatched
                                 ? BlockingSteps(*schedule)
                                 : ahead,
-                            semantics, &visits) == absl::OkStatus());
-        CHECK(visits <= 4 * (pp + passes));
+                            semantics, &facts) == absl::OkStatus());
+        // A pipeline fills, and drains.
+        CHECK(facts.steps == 2 * (pp + microbatches - 1));
+        CHECK(facts.held_sends == 0);
+        CHECK(facts.visits <= 4 * (pp + passes));
       }
     }
   }

@@ -1,8 +1,13 @@
 #include "sim/schedule/verify_transfers.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <map>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "sim/engine/engine.h"
 #include "sim/program/lower.h"
@@ -35,7 +40,7 @@ absl::Status Progress(const ScheduleFile& file, Semantics semantics) {
 }
 
 constexpr Semantics kAll[] = {Semantics::kBuffered, Semantics::kRendezvous,
-                              Semantics::kNccl};
+                              Semantics::kNccl, Semantics::kBatched};
 
 constexpr char kGood[] =
     "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
@@ -160,12 +165,192 @@ TEST_CASE("transfers: no send, however buffered, helps a cycle of passes",
                              "rank 1"));
 }
 
+// Lists on NCCL's stream by definition: when each pass and each batch ends is
+// raised until nothing is too early.
+class NaiveStream {
+ public:
+  NaiveStream(const Schedule& schedule, const std::vector<StepList>& lists)
+      : schedule_(schedule), lists_(lists) {
+    for (const StepList& list : lists) {
+      ends_.emplace_back(list.size(), 0);
+      begins_.emplace_back(list.size(), 0);
+    }
+    for (int rank = 0; rank < schedule.pp(); ++rank) {
+      for (size_t at = 0; at < lists[rank].size(); ++at) {
+        const Step& step = lists[rank][at];
+        if (step.kind == StepKind::kPass) continue;
+        const Message message = MessageOf(schedule, rank, step);
+        places_[{message.index, step.kind == StepKind::kSend}] = {rank, at};
+      }
+    }
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (int rank = 0; rank < schedule.pp(); ++rank) changed |= Raise(rank);
+    }
+  }
+
+  int64_t Steps() const {
+    int64_t steps = 0;
+    for (const std::vector<int64_t>& ends : ends_) {
+      steps = std::max(steps, ends.back());
+    }
+    return steps;
+  }
+
+  // Sends that begin later than the pass in front of them has ended, since a
+  // receive had not ended.
+  int64_t Held() const {
+    int64_t held = 0;
+    for (int rank = 0; rank < schedule_.pp(); ++rank) {
+      int64_t ready = 0;
+      for (size_t at = 0; at < lists_[rank].size(); ++at) {
+        const Step& step = lists_[rank][at];
+        if (step.kind == StepKind::kPass) ready = ends_[rank][at];
+        if (step.kind != StepKind::kSend || begins_[rank][at] <= ready) {
+          continue;
+        }
+        for (size_t before = 0; before < at; ++before) {
+          if (IsPass(rank, before) || Met(rank, before) < begins_[rank][at]) {
+            continue;
+          }
+          held += lists_[rank][before].kind == StepKind::kReceive ? 1 : 0;
+          break;
+        }
+      }
+    }
+    return held;
+  }
+
+ private:
+  bool IsPass(int rank, size_t at) const {
+    return lists_[rank][at].kind == StepKind::kPass;
+  }
+
+  int64_t Met(int rank, size_t at) const {
+    const Step& step = lists_[rank][at];
+    const auto [peer, place] =
+        places_.at({MessageOf(schedule_, rank, step).index,
+                    step.kind == StepKind::kReceive});
+    return std::max(begins_[rank][at], begins_[peer][place]);
+  }
+
+  bool Raise(int rank) {
+    const StepList& list = lists_[rank];
+    const auto old = std::make_pair(ends_[rank], begins_[rank]);
+    int64_t passed = 0;
+    int64_t stream = 0;
+    for (size_t at = 0; at < list.size();) {
+      size_t behind = at + 1;
+      if (!IsPass(rank, at)) {
+        while (behind < list.size() && !IsPass(rank, behind)) ++behind;
+        const int64_t begin = std::max(passed, stream);
+        for (size_t each = at; each < behind; ++each) {
+          begins_[rank][each] = begin;
+        }
+        stream = begin;
+        for (size_t each = at; each < behind; ++each) {
+          stream = std::max(stream, Met(rank, each));
+        }
+        for (size_t each = at; each < behind; ++each) {
+          ends_[rank][each] = stream;
+        }
+      } else {
+        behind += list[at].pass.joint_with_next() ? 1 : 0;
+        for (size_t each = at; each < behind; ++each) {
+          if (!NeedsReceive(schedule_, rank, list[each].pass)) continue;
+          const int64_t message =
+              MessageOf(schedule_, rank, ReceiveOf(list[each].pass)).index;
+          const size_t place = places_.at({message, false}).second;
+          passed = std::max(passed, ends_[rank][place]);
+        }
+        passed += IsComputePass(list[at].pass.kind()) ? 1 : 0;
+        for (size_t each = at; each < behind; ++each) {
+          ends_[rank][each] = passed;
+        }
+      }
+      at = behind;
+    }
+    return old != std::make_pair(ends_[rank], begins_[rank]);
+  }
+
+  const Schedule& schedule_;
+  const std::vector<StepList>& lists_;
+  std::vector<std::vector<int64_t>> ends_;    // [rank][position]
+  std::vector<std::vector<int64_t>> begins_;  // of transfers
+  // (message, is sent): rank and position
+  std::map<std::pair<int64_t, bool>, std::pair<int, size_t>> places_;
+};
+
+// Rank 0 of pytorch/pytorch#165664, with three ranks: receives of its second
+// stage stand in front of sends of its first. In steps:
+//
+//   0  F0 runs 0-1, 1-2 and 2-3 on ranks 0, 1 and 2. Rank 0's batch of SEND_F0
+//      and RECV_F0.1 lasts from 1 to 3; SEND_F1, ready at 2, waits for one
+//      step.
+//   1  So F1 runs 3-4 on rank 1 and 4-5 on rank 2. RECV_F1.1 ends at 5;
+//   SEND_F2,
+//      ready at 3, waits for two.
+//   2  F2 runs 5-6 on rank 1 and 6-7 on rank 2. RECV_F2.1 ends at 7; SEND_F0.1,
+//      ready at 4, waits for three.
+//
+// With each receive in front of its pass nothing waits: the last stage ends its
+// forwards at 5 + 3, the first its backwards 5 + 3 later.
+TEST_CASE("transfers: a receive posted early holds back sends", "[schedule]") {
+  // Stages of one rank: three microbatches through each.
+  const auto passes = [](int stage, const char* kind, bool takes, bool gives) {
+    std::vector<std::string> steps;
+    for (int microbatch = 0; microbatch < 3; ++microbatch) {
+      const std::string pass = absl::StrCat(kind, microbatch);
+      if (takes) steps.push_back(absl::StrCat(stage, "RECV_", pass));
+      steps.push_back(absl::StrCat(stage, pass));
+      if (gives) steps.push_back(absl::StrCat(stage, "SEND_", pass));
+    }
+    return absl::StrJoin(steps, ",");
+  };
+  const std::string behind = absl::StrCat(
+      ",", passes(3, "B", true, true), ",", passes(0, "B", true, false), "\n",
+      passes(1, "F", true, true), ",", passes(4, "F", true, true), ",",
+      passes(4, "B", true, true), ",", passes(1, "B", true, true), "\n",
+      passes(2, "F", true, true), ",", passes(5, "F", true, false), ",",
+      passes(5, "B", false, true), ",", passes(2, "B", true, true), "\n");
+  const ScheduleFile early = Read(absl::StrCat(
+      "0F0,0SEND_F0,3RECV_F0,0F1,0SEND_F1,3RECV_F1,0F2,0SEND_F2,3RECV_F2,",
+      passes(3, "F", false, true), behind));
+  const ScheduleFile late = Read(absl::StrCat(
+      passes(0, "F", false, true), ",", passes(3, "F", true, true), behind));
+  ProgressFacts facts;
+  CHECK(CheckProgress(early.schedule, early.steps, Semantics::kNccl, &facts) ==
+        absl::OkStatus());
+  CHECK(facts.longest.rank == 0);
+  CHECK(facts.longest.send == SendOf(Pass(PassKind::kForward, 0, 1)));
+  CHECK(facts.longest.receive == ReceiveOf(Pass(PassKind::kForward, 2, 1)));
+  CHECK(facts.longest.steps == 3);
+  CHECK(facts.held_sends >= 3);
+  CHECK(facts.steps > 16);
+  const NaiveStream naive(early.schedule, early.steps);
+  CHECK(facts.held_sends == naive.Held());
+  CHECK(facts.steps == naive.Steps());
+  CHECK(CheckProgress(late.schedule, late.steps, Semantics::kNccl, &facts) ==
+        absl::OkStatus());
+  CHECK(facts.held_sends == 0);
+  CHECK(facts.steps == 16);
+  // Nothing is held back if nobody waits on a stream.
+  for (const ScheduleFile* file : {&early, &late}) {
+    CHECK(CheckProgress(file->schedule, file->steps, Semantics::kBuffered,
+                        &facts) == absl::OkStatus());
+    CHECK(facts.steps == 16);
+    CHECK(facts.held_sends == 0);
+  }
+}
+
 // Every registered schedule: posted ahead it runs on NCCL, and blocking calls
-// end exactly where the engine with that rule ends.
+// end exactly where the engine with that rule ends. Whatever runs on NCCL runs
+// in batches.
 TEST_CASE("transfers: the rules agree with the engine on every schedule",
           "[schedule]") {
   int runs = 0;
   int deadlocks = 0;
+  int holding = 0;
   for (const ScheduleInfo* info : AllSchedules()) {
     for (const int pp : {1, 2, 4}) {
       for (const int microbatches : {2, 4, 8}) {
@@ -180,8 +365,13 @@ TEST_CASE("transfers: the rules agree with the engine on every schedule",
             std::make_shared<const Schedule>(*std::move(built));
         const auto ahead = DefaultSteps(*schedule, Semantics::kNccl);
         CHECK(CheckPairs(*schedule, ahead) == absl::OkStatus());
-        CHECK(CheckProgress(*schedule, ahead, Semantics::kNccl) ==
+        ProgressFacts facts;
+        CHECK(CheckProgress(*schedule, ahead, Semantics::kNccl, &facts) ==
               absl::OkStatus());
+        const NaiveStream naive(*schedule, ahead);
+        CHECK(facts.steps == naive.Steps());
+        CHECK(facts.held_sends == naive.Held());
+        holding += facts.held_sends > 0 ? 1 : 0;
         CHECK(CheckProgress(*schedule, ahead, Semantics::kBuffered) ==
               absl::OkStatus());
         // Lowered with buffered transfers only.
@@ -199,11 +389,20 @@ TEST_CASE("transfers: the rules agree with the engine on every schedule",
         CHECK(CheckProgress(*schedule, blocking, Semantics::kRendezvous).ok() ==
               ends);
         ++(ends ? runs : deadlocks);
+        options.wait_rule = WaitRule::kBatched;
+        const auto batched = Lower(schedule, options);
+        REQUIRE(batched.ok());
+        for (const char* engine : {"fast", "simgrid"}) {
+          INFO(engine);
+          CHECK(FindEngine(engine).value()->run(*batched, {}).status() ==
+                absl::OkStatus());
+        }
       }
     }
   }
   CHECK(runs > 10);
   CHECK(deadlocks > 5);
+  CHECK(holding > 5);
 }
 
 }  // namespace

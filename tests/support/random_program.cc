@@ -8,6 +8,7 @@
 #include "sim/base/check.h"
 #include "sim/base/status.h"
 #include "sim/program/dp_classes.h"
+#include "sim/program/time_steps.h"
 #include "sim/topology/mapping.h"
 #include "sim/topology/registry.h"
 #include "tests/support/random_side_ops.h"
@@ -186,6 +187,11 @@ absl::StatusOr<RandomProgram> MakeRandomProgram(Random& random,
       random.Chance(40)) {
     lower.wait_rule =
         random.Chance(50) ? WaitRule::kRendezvous : WaitRule::kBatched;
+    // Refused: batches that take time steps, with steps in vain.
+    if (!lower.failing_steps.empty() &&
+        WalksSteps(schedule, lower.wait_rule)) {
+      lower.wait_rule = WaitRule::kRendezvous;
+    }
     // Drawn before, so that seeds stay what they are.
     if (static_cast<int>(lower.hop_bytes) % 3 == 0 &&
         lower.failing_steps.empty()) {

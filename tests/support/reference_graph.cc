@@ -1,6 +1,8 @@
 #include "tests/support/reference_graph.h"
 
 #include <algorithm>
+#include <limits>
+#include <set>
 
 #include "sim/program/compute_stream.h"
 #include "sim/program/network_time.h"
@@ -42,6 +44,19 @@ std::vector<Op> BlockAt(const std::vector<Op>& ops, size_t index) {
   return block;
 }
 
+// Where the action at `first` ends: an R, and a layer but the last, goes with
+// what stands behind it.
+size_t EndOfAction(const RankProgram& rank, size_t first) {
+  const RankOrder& order = *rank.order;
+  while (first < order.size() &&
+         (!IsComputePass(order[first].kind()) ||
+          order[first].kind() == PassKind::kRecompute ||
+          order[first].joint_with_next() || !rank.EndsPass(order[first]))) {
+    ++first;
+  }
+  return std::min(first + 1, order.size());
+}
+
 }  // namespace
 
 int ReferenceGraph::Transfer(int replica, const Op& op) {
@@ -50,60 +65,98 @@ int ReferenceGraph::Transfer(int replica, const Op& op) {
                op.iteration);
 }
 
-// Every step is raised until none is too early. An R, and a layer but the last,
-// is in the step of what stands behind it.
+// The clock ticks; in each step all ranks run what they can. When nothing can
+// run any more, the pairs whose forwards could are taken apart, and the clock
+// starts again.
 void ReferenceGraph::FindSteps(int replica) {
   const DpClass& own = Of(replica);
-  steps_.clear();
+  const int pp = program_.pp();
   std::map<std::pair<int32_t, uint64_t>, std::pair<int, size_t>> makers;
-  for (int rank = 0; rank < program_.pp(); ++rank) {
+  for (int rank = 0; rank < pp; ++rank) {
     const RankOrder& order = *own.ranks[rank].order;
-    steps_.emplace_back(order.size(), 0);
     for (size_t index = 0; index < order.size(); ++index) {
       const int32_t output = own.ranks[rank].lanes[order[index].lane()].output;
       if (output >= 0) makers[{output, order[index].key()}] = {rank, index};
     }
   }
-  // Orders that wait for each other would go on for ever.
-  for (size_t round = 0; round < 1000; ++round) {
-    bool changed = false;
-    for (int rank = 0; rank < program_.pp(); ++rank) {
-      const RankProgram& program = own.ranks[rank];
-      const RankOrder& order = *program.order;
-      int64_t next = 0;
-      int64_t number = 0;
-      for (size_t first = 0; first < order.size();) {
-        size_t end = first;
-        while (end < order.size() &&
-               (!IsComputePass(order[end].kind()) ||
-                order[end].kind() == PassKind::kRecompute ||
-                order[end].joint_with_next() ||
-                !program.EndsPass(order[end]))) {
-          ++end;
+  // Have the inputs of first..end-1 been made before `step`?
+  const auto made = [&](int rank, size_t first, size_t end, int64_t step) {
+    const RankProgram& program = own.ranks[rank];
+    for (size_t index = first; index < end; ++index) {
+      const Pass pass = (*program.order)[index];
+      const int32_t input = program.lanes[pass.lane()].input;
+      if (input < 0) continue;
+      const auto [from, at] = makers.at({input, pass.key()});
+      if (steps_[from][at] < 0 || steps_[from][at] >= step) return false;
+    }
+    return true;
+  };
+  std::set<std::pair<int, size_t>> apart;  // rank, end of the forward
+  const auto end_of = [&](int rank, size_t first) {
+    const RankOrder& order = *own.ranks[rank].order;
+    const size_t end = EndOfAction(own.ranks[rank], first);
+    if (!batched() || own.schedule->vpp() == 1 ||
+        end == order.size() || apart.count({rank, end}) > 0) {
+      return end;
+    }
+    const auto last_forward = std::find_if(
+        order.rbegin(), order.rend(),
+        [](Pass pass) { return pass.kind() == PassKind::kForward; });
+    const bool leads = std::none_of(last_forward, order.rend(), [](Pass pass) {
+      return pass.kind() == PassKind::kBackwardFull;
+    });
+    const size_t pair = EndOfAction(own.ranks[rank], end);
+    const bool joint = (end > 1 && order[end - 2].joint_with_next()) ||
+                       order[pair - 2].joint_with_next();
+    return !leads && !joint && order[end - 1].kind() == PassKind::kForward &&
+                   order[pair - 1].kind() == PassKind::kBackwardFull
+               ? pair
+               : end;
+  };
+  int64_t patience = 1;
+  std::vector<std::map<int64_t, int64_t>> gaps(pp);  // [rank] by action
+  for (size_t rank = 0; rank < own.schedule->gaps.size(); ++rank) {
+    if (batched()) break;
+    for (const StepGap& gap : own.schedule->gaps[rank]) {
+      gaps[rank][gap.action] += gap.steps;
+      patience += gap.steps;
+    }
+  }
+  for (bool again = true; again;) {
+    again = false;
+    steps_.clear();
+    for (int rank = 0; rank < pp; ++rank) {
+      steps_.emplace_back(own.ranks[rank].order->size(), -1);
+    }
+    std::vector<size_t> firsts(pp, 0);
+    std::vector<int64_t> actions(pp, 0);
+    std::vector<int64_t> earliest(pp, 0);
+    int64_t idle = 0;
+    for (int64_t step = 0; idle <= patience; ++step) {
+      ++idle;
+      for (int rank = 0; rank < pp; ++rank) {
+        const size_t first = firsts[rank];
+        if (first == steps_[rank].size() ||
+            step < earliest[rank] + gaps[rank][actions[rank]]) {
+          continue;
         }
-        end = std::min(end + 1, order.size());
-        int64_t step = next;
-        if (!own.schedule->gaps.empty()) {
-          for (const StepGap& gap : own.schedule->gaps[rank]) {
-            if (gap.action == number) step += gap.steps;
-          }
-        }
-        for (size_t index = first; index < end; ++index) {
-          const int32_t input = program.lanes[order[index].lane()].input;
-          if (input < 0) continue;
-          const auto [from, at] = makers.at({input, order[index].key()});
-          step = std::max(step, steps_[from][at] + 1);
-        }
-        for (size_t index = first; index < end; ++index) {
-          changed |= steps_[rank][index] != step;
-          steps_[rank][index] = step;
-        }
-        next = step + 1;
-        ++number;
-        first = end;
+        const size_t end = end_of(rank, first);
+        if (!made(rank, first, end, step)) continue;
+        std::fill(steps_[rank].begin() + first, steps_[rank].begin() + end,
+                  step);
+        firsts[rank] = end;
+        ++actions[rank];
+        earliest[rank] = step + 1;
+        idle = 0;
       }
     }
-    if (!changed) return;
+    for (int rank = 0; rank < pp; ++rank) {
+      const size_t first = firsts[rank];
+      if (first == steps_[rank].size()) continue;
+      const size_t end = EndOfAction(own.ranks[rank], first);
+      again |= made(rank, first, end, std::numeric_limits<int64_t>::max()) &&
+               apart.insert({rank, end}).second;
+    }
   }
 }
 
@@ -131,6 +184,9 @@ void ReferenceGraph::Exchange(int replica, int rank, int64_t step,
 }
 
 void ReferenceGraph::AddRank(int replica, int rank) {
+  stepped_ = std::any_of(
+      Of(replica).ranks.begin(), Of(replica).ranks.end(),
+      [](const RankProgram& each) { return !each.step_posts.empty(); });
   if (stepped()) FindSteps(replica);
   tail_.assign(kNumStreams, -1);
   meetings_.clear();
@@ -269,13 +325,12 @@ void ReferenceGraph::FlushBatch() {
 void ReferenceGraph::AddBlock(int replica, int rank,
                               const std::vector<Op>& ops) {
   int& tail = tail_[static_cast<int>(Stream::kCompute)];
-  const bool batched = program_.wait_rule == WaitRule::kBatched;
   std::vector<int> inputs = Hooked(replica, rank, ops);
   for (const Op& op : ops) {
     if (op.kind != OpKind::kReceive || received_ || stepped()) continue;
     const int transfer = Transfer(replica, op);
     if (holds()) After(transfer, tail);
-    if (batched) {
+    if (batched()) {
       batch_.push_back(transfer);
     } else if (holds()) {
       tail = Add(0, {transfer}, op.iteration);
@@ -304,7 +359,7 @@ void ReferenceGraph::AddBlock(int replica, int rank,
     if (op.kind != OpKind::kSend || stepped()) continue;
     const int transfer = Transfer(replica, op);
     After(transfer, holds() ? tail : block);
-    if (batched) {
+    if (batched()) {
       batch_.push_back(transfer);
     } else if (holds()) {
       tail = Add(0, {transfer}, op.iteration);

@@ -96,7 +96,8 @@ class ReferenceGraph {
   void FindSteps(int replica);
   // What the rank sends and receives in the steps before `step`.
   void Exchange(int replica, int rank, int64_t step, int iteration);
-  bool stepped() const { return program_.wait_rule == WaitRule::kStepped; }
+  bool stepped() const { return stepped_; }
+  bool batched() const { return program_.wait_rule == WaitRule::kBatched; }
   int Transfer(int replica, const Op& op);
   bool Solve();
   RunSummary Summary() const;
@@ -116,6 +117,7 @@ class ReferenceGraph {
   // [hook]: its operations in this start, and how often it has fired.
   std::vector<std::vector<int>> hooked_;
   std::vector<std::vector<int64_t>> fired_at_;
+  bool stepped_ = false;  // the replica walks through time steps
   std::vector<std::vector<int64_t>> steps_;
   int64_t step_ = 0;  // the rank has ended all before it
   std::map<uint64_t, int> offloads_;

@@ -205,7 +205,7 @@ class TraceJobMaker {
     if (op.kind == OpKind::kReceive) return;
     if (op.kind == OpKind::kSend) {
       const int32_t pass = LastBy(passes_, PlaceOf(op, op.stage), index);
-      if (pass >= 0) Wait(index, Of(second_of_, pass));
+      if (pass >= 0) HoldSend(index, Of(second_of_, pass));
       return;
     }
     const PassKind kind = op.pass.kind();
@@ -215,19 +215,13 @@ class TraceJobMaker {
     const int32_t taker = Of(first_of_, index);
     if (receive >= 0) {
       Wait(taker, receive);
-      if (trace_.wait_rule == WaitRule::kStepped) {
-        return HoldInStep(receive, taker);
-      }
+      if (trace_.wait_rule == WaitRule::kBuffered) return;
+      if (PostsTogether()) return HoldInStep(receive, taker);
       const auto before = before_.find(taker);
-      if (trace_.wait_rule != WaitRule::kBuffered && before != before_.end()) {
-        Wait(receive, before->second);
-        // A rank that has both to do sends first; a batch does both at once.
-        if (trace_.wait_rule == WaitRule::kRendezvous) {
-          for (const int32_t send : SendsOf(before->second)) {
-            Wait(receive, send);
-          }
-        }
-      }
+      if (before == before_.end()) return;
+      Wait(receive, before->second);
+      // A rank that has both to do sends first.
+      for (const int32_t send : SendsOf(before->second)) Wait(receive, send);
       return;
     }
     const int32_t pass = LastBy(passes_, PlaceOf(op, from), index);
@@ -235,6 +229,29 @@ class TraceJobMaker {
     const int32_t maker = Of(second_of_, pass);
     // Passes of one block do not wait for each other's end.
     if (maker != taker && maker != index) Wait(taker, maker);
+  }
+
+  // Batches and time steps: a transfer may stand behind or in front of more
+  // than its pass.
+  bool PostsTogether() const {
+    return trace_.wait_rule == WaitRule::kBatched ||
+           trace_.wait_rule == WaitRule::kStepped;
+  }
+
+  // The send of `last` waits for it and what its rank had run by then; what the
+  // rank runs next waits for a send that holds it.
+  void HoldSend(int32_t send, int32_t last) {
+    const double start_s = ops_[send].op.start_s + kTraceTick;
+    auto next = after_.find(last);
+    while (PostsTogether() && next != after_.end() &&
+           ops_[Of(second_of_, next->second)].op.end_s <= start_s) {
+      last = Of(second_of_, next->second);
+      next = after_.find(last);
+    }
+    Wait(send, last);
+    if (trace_.wait_rule != WaitRule::kBuffered && next != after_.end()) {
+      Wait(next->second, send);
+    }
   }
 
   // The receive waits for what its rank had run by then, and what the rank runs
@@ -290,11 +307,7 @@ class TraceJobMaker {
   void WaitOnStream(int32_t op, int32_t before) {
     Wait(op, before);
     before_[op] = before;
-    if (trace_.wait_rule == WaitRule::kBuffered) return;
-    for (const int32_t send : SendsOf(before)) Wait(op, send);
-    const auto first = first_of_.find(before);
-    if (first == first_of_.end()) return;
-    for (const int32_t send : SendsOf(first->second)) Wait(op, send);
+    after_[before] = op;
   }
 
   static int32_t Of(const std::map<int32_t, int32_t>& map, int32_t op) {
@@ -372,7 +385,10 @@ class TraceJobMaker {
   std::map<Worker, Own> transfers_;  // these
   std::map<Place, std::vector<int32_t>> passes_;
   std::map<Place, std::vector<int32_t>> receives_;
-  std::map<int32_t, int32_t> before_;  // on the compute stream
+  // On the compute stream: what the first pass of a block stands behind, and
+  // the other way.
+  std::map<int32_t, int32_t> before_;
+  std::map<int32_t, int32_t> after_;
   // First pass of a block (X&Y) by the second, and the other way.
   std::map<int32_t, int32_t> first_of_;
   std::map<int32_t, int32_t> second_of_;

@@ -47,6 +47,7 @@ const std::vector<Shape>& Shapes() {
       {.schedule = "zb-v", .optimizer = OptimizerMode::kPostValidated},
       {.schedule = "dualpipe", .microbatches = 16},
       {.schedule = "1f1b", .wait_rule = WaitRule::kBatched},
+      {.schedule = "interleaved-1f1b", .wait_rule = WaitRule::kBatched},
       {.schedule = "gpipe", .wait_rule = WaitRule::kRendezvous},
       {.schedule = "interleaved-1f1b", .wait_rule = WaitRule::kStepped},
       {.schedule = "zb-h1", .replicas = 2},

@@ -62,9 +62,6 @@ TEST_CASE("diagnose: transfers that block ranks", "[diagnose]") {
     for (const std::string schedule : {"1f1b", "gpipe", "interleaved-1f1b"}) {
       // There two ranks would wait for each other.
       if (rule == WaitRule::kRendezvous && schedule != "gpipe") continue;
-      if (rule == WaitRule::kBatched && schedule == "interleaved-1f1b") {
-        continue;
-      }
       INFO(schedule << ", " << WaitRuleName(rule));
       CheckExact(SimulatedTrace(ComparedProgram({.schedule = schedule.c_str(),
                                                  .microbatches = 4,

@@ -172,9 +172,12 @@ TEST_CASE("page: the replay of a run equals simulate with the same factors",
 TEST_CASE("page: the replay of a run on links equals simulate", "[explain]") {
   for (const WaitRule rule : {WaitRule::kBuffered, WaitRule::kRendezvous,
                               WaitRule::kBatched, WaitRule::kStepped}) {
-    // 1f1b deadlocks where transfers block one by one.
+    // 1f1b deadlocks where transfers block one by one; batches over several
+    // chunks take time steps.
     RunConfig config =
-        ConfigOf(rule == WaitRule::kRendezvous ? "gpipe" : "1f1b");
+        ConfigOf(rule == WaitRule::kRendezvous ? "gpipe"
+                 : rule == WaitRule::kBatched  ? "interleaved-1f1b"
+                                               : "1f1b");
     config.system.preset = "dgx-h100";
     config.costs.p2p_s.reset();
     config.costs.hop_bytes = 256e6;

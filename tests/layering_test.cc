@@ -133,6 +133,7 @@ const std::set<std::pair<std::string, std::string>>& Exceptions() {
 // others only declare it.
 const std::set<std::string>& SeeProgram() {
   static const std::set<std::string> headers = {
+      "execute/run/arrivals.h",
       "execute/run/rank_run.h",
       "execute/train/model_worker.h",
       "sim/engine/event_run.h",

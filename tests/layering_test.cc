@@ -136,6 +136,7 @@ const std::set<std::string>& SeeProgram() {
       "execute/run/arrivals.h",
       "execute/run/rank_run.h",
       "execute/train/model_worker.h",
+      "sim/engine/event_record.h",
       "sim/engine/event_run.h",
       "sim/engine/fast_run.h",
       "sim/engine/parted_events.h",

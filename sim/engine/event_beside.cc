@@ -14,12 +14,13 @@ void EventRun::PlanBeside() {
       [this](uint32_t item, double end_s, uint32_t version) {
         if (expected_s_.size() <= item) expected_s_.resize(item + 1);
         expected_s_[item] = end_s;
-        At(end_s, Event::kBesideEnd, item, version);
+        timers_.At(end_s, EventKind::kBesideEnd, item, version);
       });
 }
 
 void EventRun::StartAt(double start_s, Beside::Of of, uint32_t index) {
-  At(start_s, Event::kBesideStart, index, static_cast<uint32_t>(of));
+  timers_.At(start_s, EventKind::kBesideStart, index,
+             static_cast<uint32_t>(of));
 }
 
 // Mix of a block's passes, by their time.
@@ -98,7 +99,7 @@ void EventRun::EndBeside(uint32_t item, uint32_t version) {
     case Beside::Of::kBlock: {
       Device& device = devices_[owner.index];
       device.clock_s = end_s;
-      NoteBlock(static_cast<int>(owner.index), end_s);
+      NoteBlock(device, end_s);
       EndBlock(static_cast<int>(owner.index));
       return Continue(static_cast<int>(owner.index));
     }

@@ -161,23 +161,23 @@ int EventRun::PartOfSource(int source) const {
 
 // Some timers are stale and do nothing: those may be of any part.
 int EventRun::PartOf(uint64_t code) const {
-  const auto index = static_cast<uint32_t>(code);
-  switch (static_cast<Event>(code >> kEventShift)) {
-    case Event::kComputeEnd:
-    case Event::kExchange:
+  const auto index = EventTimers::IndexOf(code);
+  switch (EventTimers::KindOf(code)) {
+    case EventKind::kComputeEnd:
+    case EventKind::kExchange:
       return part_of_replica_[devices_[index].replica];
-    case Event::kStreamEnd:
+    case EventKind::kStreamEnd:
       return part_of_replica_[devices_[index / kNumStreams].replica];
-    case Event::kLatencyEnd:
-    case Event::kTransferEnd:
-    case Event::kLoneEnd:
+    case EventKind::kLatencyEnd:
+    case EventKind::kTransferEnd:
+    case EventKind::kLoneEnd:
       return part_of_replica_[ReplicaOfTransfer(index)];
-    case Event::kMeetingEnd:
+    case EventKind::kMeetingEnd:
       return part_of_replica_[meetings_[index].replica];
-    case Event::kQueueEnd:
+    case EventKind::kQueueEnd:
       return part_of_replica_[std::max(0, replica_of_queue_[index])];
-    case Event::kBesideStart:
-    case Event::kBesideEnd:
+    case EventKind::kBesideStart:
+    case EventKind::kBesideEnd:
       break;
   }
   PW_CHECK(false);
@@ -237,7 +237,7 @@ double EventRun::EarliestMeeting(const Device& device, double now_s,
 }
 
 double EventRun::Horizon(double now_s) const {
-  if (num_parts_ == 1 || stopped_ || open_meetings_ > 0) return now_s;
+  if (num_parts_ == 1 || timers_.stopped() || open_meetings_ > 0) return now_s;
   double horizon_s = kNever;
   int blocks = 0;
   for (const Device& device : devices_) {

@@ -16,7 +16,8 @@ constexpr int kMostAhead = 16;
 void EventRun::Continue(int index) {
   Device& device = devices_[index];
   int ahead = run_ahead_ ? kMostAhead : 0;
-  while (!device.busy && !device.ended && device.awaited == 0 && !stopped_) {
+  while (!device.busy && !device.ended && device.awaited == 0 &&
+         !timers_.stopped()) {
     bool ran = true;
     switch (device.sequence.NextAt(device.position)) {
       case SideSequence::Next::kEntry:
@@ -118,24 +119,11 @@ bool EventRun::TakeBlockInputs(Device& device, const Pass* block, int parts,
     device.activations.Use(pass);
   }
   if (loaded_s > *start_s) {
-    NoteCopyWait(device, *block, *start_s, loaded_s);
+    record_.OnCopyWait(device.replica, device.rank, device.iteration, *block,
+                       *start_s, loaded_s);
     *start_s = loaded_s;
   }
   return true;
-}
-
-// The compute stream waits for a copy, and for nothing else.
-void EventRun::NoteCopyWait(const Device& device, Pass pass, double start_s,
-                            double end_s) {
-  if (device.iteration == 0) {
-    RankTimes& times = summary_.times[device.replica][device.rank];
-    (pass.kind() == PassKind::kFree ? times.late_free_s : times.late_load_s) +=
-        end_s - start_s;
-  }
-  if (!writer_.active()) return;
-  writer_.replica = device.replica;
-  writer_.iteration = device.iteration;
-  writer_.OnCopyWait(device.rank, pass, start_s, end_s);
 }
 
 // False when the copy has not ended yet.
@@ -143,7 +131,8 @@ bool EventRun::RunFree(Device& device, Pass pass) {
   double free_s = device.clock_s;
   if (!device.activations.AwaitOffload(pass, &free_s)) return false;
   if (free_s > device.clock_s) {
-    NoteCopyWait(device, pass, device.clock_s, free_s);
+    record_.OnCopyWait(device.replica, device.rank, device.iteration, pass,
+                       device.clock_s, free_s);
   }
   device.clock_s = free_s;
   return true;
@@ -197,49 +186,27 @@ bool EventRun::RunBlock(int index, bool ahead) {
   if (exchanges_.any && RunExchanges(index, block, parts)) return false;
   const double end_s = start_s + (seconds[0] + seconds[1]);
   device.clock_s = end_s;
-  NoteBlock(index, end_s);
+  NoteBlock(device, end_s);
   if (ahead) {
     EndBlock(index);
     return true;
   }
   device.busy = true;
-  At(end_s, Event::kComputeEnd, index);
+  timers_.At(end_s, EventKind::kComputeEnd, index);
   return false;
 }
 
 // Tells of the block that runs, now that its end is known.
-void EventRun::NoteBlock(int index, double end_s) {
-  Device& device = devices_[index];
-  const Pass* const block = device.program().order->data() + device.position;
-  const double start_s = device.block_start_s;
-  const std::array<double, 2>& seconds = device.block_s;
-  const double sum_s = seconds[0] + seconds[1];
-  if (device.iteration == 0) {
-    RankTimes& times = summary_.times[device.replica][device.rank];
-    if (!device.started) times.first_start_s = start_s;
-    device.started = true;
-    times.last_end_s = end_s;
-    if (beside_ != nullptr || exchanges_.any) {
-      times.busy_s += end_s - start_s;
-    } else if (program_.jitter != nullptr) {
-      times.busy_s += sum_s;
-    }
-  }
-  if (writer_.active()) {
-    writer_.replica = device.replica;
-    writer_.iteration = device.iteration;
-    const bool joint = block->joint_with_next();
-    const double part = (beside_ == nullptr && !exchanges_.any) || sum_s <= 0
-                            ? seconds[0]
-                            : seconds[0] / sum_s * (end_s - start_s);
-    const double middle_s = joint ? start_s + part : end_s;
-    writer_.OnPass(device.rank, device.position, block[0], start_s, middle_s,
-                   joint);
-    if (joint) {
-      writer_.OnPass(device.rank, device.position + 1, block[1], middle_s,
-                     end_s, true);
-    }
-  }
+void EventRun::NoteBlock(const Device& device, double end_s) {
+  record_.OnBlock({.replica = device.replica,
+                   .rank = device.rank,
+                   .iteration = device.iteration,
+                   .position = device.position,
+                   .passes = device.program().order->data() + device.position,
+                   .start_s = device.block_start_s,
+                   .end_s = end_s,
+                   .alone_s = device.block_s,
+                   .stretched = beside_ != nullptr || exchanges_.any});
 }
 
 void EventRun::EndBlock(int index) {
@@ -251,9 +218,9 @@ void EventRun::EndBlock(int index) {
   if (device.position == device.sequence.stop()) device.sequence.Passed();
   device.position += parts;
   device.received = false;
-  NoteEnd(device.iteration, device.clock_s);
-  summary_.simulated_ops += parts;
-  if (progress_ != nullptr) Tell();
+  iterations_->NoteEnd(device.iteration, device.clock_s);
+  record_.AddOps(parts);
+  record_.Tell();
   if (holds_) {
     PostBehind(rank, program_.wait_rule, block, device.position,
                device.sequence, &device.received, &device.holds);

@@ -10,30 +10,15 @@
 
 namespace pipewright {
 
-void EventRun::IterationBuffer::OnOp(const TraceOp& op) {
-  if (ops_.size() <= static_cast<size_t>(op.iteration)) {
-    ops_.resize(op.iteration + 1);
-  }
-  ops_[op.iteration].push_back(op);
-}
-
-void EventRun::IterationBuffer::Flush(int iteration) {
-  if (ops_.size() <= static_cast<size_t>(iteration)) return;
-  for (const TraceOp& op : ops_[iteration]) sink_->OnOp(op);
-  std::vector<TraceOp>().swap(ops_[iteration]);
-}
-
 EventRun::EventRun(const Program& program, const EngineOptions& options,
                    int spread_peers)
     : program_(program),
-      buffer_(options.trace),
-      writer_(program, options.trace == nullptr ? nullptr : &buffer_),
+      record_(program, options.trace, options.progress),
       holds_(program.wait_rule != WaitRule::kBuffered),
       time_lone_transfers_(options.time_lone_transfers),
       share_links_(options.share_links),
       run_ahead_(options.run_ahead && !holds_ && !program.copies_in_turn &&
-                 program.interference == nullptr),
-      progress_(options.progress) {
+                 program.interference == nullptr) {
   if (program.network.cluster != nullptr && share_links_ &&
       !options.native_flows) {
     spread_.emplace(*program.network.cluster, spread_peers);
@@ -51,10 +36,6 @@ EventRun::EventRun(const Program& program, const EngineOptions& options,
   }
   tokens_.resize(most_channels_ * program.replicas);
   if (holds_) points_.resize(tokens_.size());
-  summary_.times.assign(program.replicas, std::vector<RankTimes>(program.pp()));
-  for (int replica = 0; replica < program.replicas; ++replica) {
-    summary_.row_of_replica.push_back(replica);
-  }
   for (size_t group = 0; group < program.groups.size(); ++group) {
     first_meeting_.push_back(static_cast<int>(meetings_.size()));
     const Group& meets = program.groups[group];
@@ -67,42 +48,17 @@ EventRun::EventRun(const Program& program, const EngineOptions& options,
                          meets.ReplicasOf(program.replicas);
     }
   }
-  const std::vector<int> replicas = program.ReplicasOfClasses();
-  for (int index = 0; index < program.num_classes(); ++index) {
-    all_ops_ += static_cast<double>(program.dp_class(index).num_ops()) *
-                replicas[index] * program.iterations;
-  }
   PlanTraffic();
   if (program.interference != nullptr) PlanBeside();
   const bool shares = std::any_of(
       plans_.begin(), plans_.end(),
       [](const SourcePlan& plan) { return plan.sharing != Sharing::kNone; });
-  // On shared links the end of an iteration meets the start of the next. So
-  // that the last one counted is like those before it, one more is begun.
-  issued_iterations_ =
-      program.iterations + (shares && program.iterations > 1 ? 1 : 0);
-  left_.assign(issued_iterations_, static_cast<int64_t>(devices));
-  end_s_.assign(issued_iterations_, 0);
-  first_end_s_.assign(issued_iterations_,
-                      std::numeric_limits<double>::infinity());
+  iterations_.emplace(program, shares, !pools_.empty(), &record_, &timers_);
   PlanParts(options);
-  // Bytes on shared links would be state that the ends do not show.
-  if (program.until_steady && !shares && beside_ == nullptr &&
-      EndsDecide(program)) {
-    ends_s_.assign(program.iterations, std::vector<double>(devices));
-  }
-}
-
-void EventRun::At(double date_s, Event event, uint64_t index,
-                  uint32_t version) {
-  ++summary_.timers;
-  ++outstanding_;
-  transport_->At(date_s, static_cast<uint64_t>(event) << kEventShift |
-                             (version & kVersionMask) << 32 | index);
 }
 
 void EventRun::Launch(EventTransport* transport) {
-  transport_ = transport;
+  timers_.Attach(transport);
   for (size_t device = 0; device < devices_.size(); ++device) {
     BeginStart(static_cast<int>(device), program_.StartsOf(0).front());
   }
@@ -120,16 +76,16 @@ void EventRun::Expect(uint64_t code) const {
       __builtin_prefetch(begin + at);
     }
   };
-  const auto index = static_cast<uint32_t>(code);
-  switch (static_cast<Event>(code >> kEventShift)) {
-    case Event::kComputeEnd:
-    case Event::kExchange:
+  const auto index = EventTimers::IndexOf(code);
+  switch (EventTimers::KindOf(code)) {
+    case EventKind::kComputeEnd:
+    case EventKind::kExchange:
       return fetch(devices_[index]);
-    case Event::kLatencyEnd:
-    case Event::kTransferEnd:
-    case Event::kLoneEnd:
+    case EventKind::kLatencyEnd:
+    case EventKind::kTransferEnd:
+    case EventKind::kLoneEnd:
       return fetch(transfers_[index]);
-    case Event::kQueueEnd:
+    case EventKind::kQueueEnd:
       return fetch(sharing_queues_[index]);
     default:
       return;
@@ -137,74 +93,63 @@ void EventRun::Expect(uint64_t code) const {
 }
 
 void EventRun::OnTimer(uint64_t code) {
-  --outstanding_;
-  if (stopped_) return;
-  if (progress_ != nullptr) Tell();
+  if (!timers_.Take()) return;
+  record_.Tell();
   Happen(code);
   ContinueAll();
 }
 
-void EventRun::Tell() {
-  constexpr int64_t kEvery = 4096;
-  if (++events_ % kEvery != 0) return;
-  // One more iteration may be under way than is asked for.
-  progress_->At(
-      std::min(0.999, static_cast<double>(summary_.simulated_ops) / all_ops_));
-}
-
 void EventRun::Happen(uint64_t code) {
-  const auto event = static_cast<Event>(code >> kEventShift);
-  const auto index = static_cast<uint32_t>(code);
+  const auto event = EventTimers::KindOf(code);
+  const auto index = EventTimers::IndexOf(code);
   switch (event) {
-    case Event::kComputeEnd:
+    case EventKind::kComputeEnd:
       EndBlock(static_cast<int>(index));
       return Continue(static_cast<int>(index));
-    case Event::kStreamEnd: {
+    case EventKind::kStreamEnd: {
       const int device = static_cast<int>(index / kNumStreams);
       const auto stream = static_cast<Stream>(index % kNumStreams);
       const Issued& head =
           devices_[device].queues[static_cast<int>(stream)].front();
       return EndStreamOp(device, stream, head.ready_s, head.end_s);
     }
-    case Event::kLatencyEnd: {
+    case EventKind::kLatencyEnd: {
       const Transfer& transfer = transfers_[index];
       return Share(index, transfer.start_s + transfer.latency_s);
     }
-    case Event::kTransferEnd: {
+    case EventKind::kTransferEnd: {
       const Transfer& transfer = transfers_[index];
       return EndTransfer(index, transfer.start_s + transfer.alone_s);
     }
-    case Event::kMeetingEnd:
+    case EventKind::kMeetingEnd:
       return EndMeeting(static_cast<int>(index));
-    case Event::kQueueEnd:
-      return OnQueueTimer(static_cast<int>(index), VersionOf(code));
-    case Event::kLoneEnd: {
+    case EventKind::kQueueEnd:
+      return OnQueueTimer(static_cast<int>(index),
+                          EventTimers::VersionOf(code));
+    case EventKind::kLoneEnd: {
       const Transfer& transfer = transfers_[index];
       if (!transfer.lone ||
-          (transfer.version & kVersionMask) != VersionOf(code)) {
+          !EventTimers::IsVersion(transfer.version,
+                                  EventTimers::VersionOf(code))) {
         return;  // it has become a flow
       }
       return EndTransfer(index, transfer.lone_end_s);
     }
-    case Event::kBesideStart:
-      return StartBeside(static_cast<Beside::Of>(VersionOf(code)), index);
-    case Event::kBesideEnd:
-      return EndBeside(index, VersionOf(code));
-    case Event::kExchange:
+    case EventKind::kBesideStart:
+      return StartBeside(static_cast<Beside::Of>(EventTimers::VersionOf(code)),
+                         index);
+    case EventKind::kBesideEnd:
+      return EndBeside(index, EventTimers::VersionOf(code));
+    case EventKind::kExchange:
       return StartExchange(static_cast<int>(index));
   }
 }
 
 void EventRun::OnFlowEnd(uint32_t transfer, double now_s) {
-  --outstanding_;
-  if (stopped_) return;
-  if (progress_ != nullptr) Tell();
+  if (!timers_.Take()) return;
+  record_.Tell();
   EndTransfer(transfer, now_s);
   ContinueAll();
-}
-
-void EventRun::NoteEnd(int iteration, double end_s) {
-  end_s_[iteration] = std::max(end_s_[iteration], end_s);
 }
 
 void EventRun::BeginStart(int index, const Start& start) {
@@ -222,57 +167,33 @@ void EventRun::EndStart(int index) {
     return BeginStart(index, program_.StartsOf(iteration).back());
   }
   ++device.iteration;
-  first_end_s_[iteration] = std::min(first_end_s_[iteration], device.clock_s);
-  if (!ends_s_.empty()) ends_s_[iteration][index] = device.clock_s;
-  device.ended = device.iteration == issued_iterations_;
+  iterations_->EndDevice(iteration, index, device.clock_s);
+  device.ended = device.iteration == iterations_->issued();
   if (!device.ended) {
     BeginStart(index, program_.StartsOf(device.iteration).front());
   }
-  Done(iteration);
-}
-
-// Everybody ended this iteration and the one before at one date, when nothing
-// was under way: this one began as the next does, and so it is the same. Ends
-// need not show it, since with thousands of sources that share links rounding
-// decides who comes first.
-bool EventRun::BeginsAnew(int iteration) const {
-  if (pools_.empty() || program_.jitter != nullptr || beside_ != nullptr ||
-      iteration <= program_.settled()) {
-    return false;
-  }
-  for (const int each : {iteration - 1, iteration}) {
-    if (first_end_s_[each] != summary_.iteration_end_s[each]) return false;
-  }
-  return true;
-}
-
-// One device or operation less; the last one ends the iteration.
-void EventRun::Done(int iteration) {
-  if (--left_[iteration] > 0) return;
-  PW_CHECK(iteration == summary_.iterations());
-  summary_.iteration_end_s.push_back(
-      std::max(end_s_[iteration],
-               iteration == 0 ? 0.0 : summary_.iteration_end_s.back()));
-  buffer_.Flush(iteration);
-  summary_.steady = IsSteady(program_, summary_.iteration_end_s) ||
-                    (iteration > program_.settled() && !ends_s_.empty() &&
-                     EndAlike(ends_s_[iteration - 1], ends_s_[iteration])) ||
-                    BeginsAnew(iteration);
-  if (summary_.iterations() == program_.iterations ||
-      (program_.until_steady && summary_.steady)) {
-    stopped_ = true;
-    transport_->Stop();
-  }
+  iterations_->End(iteration);
 }
 
 absl::StatusOr<RunSummary> EventRun::Finish() {
-  if (progress_ != nullptr) progress_->At(1);
-  if (!stopped_ && outstanding_ > 0) {
-    return absl::InternalError(
-        absl::StrCat("the engine lost ", outstanding_, " timers and flows"));
+  record_.EndRun();
+  if (!timers_.stopped() && timers_.outstanding() > 0) {
+    return absl::InternalError(absl::StrCat(
+        "the engine lost ", timers_.outstanding(), " timers and flows"));
   }
-  if (!stopped_) return absl::FailedPreconditionError(Deadlock());
-  summary_.passes = program_.num_passes();
+  if (!timers_.stopped()) return absl::FailedPreconditionError(Deadlock());
+  RunSummary summary;
+  summary.times = record_.times();
+  for (int replica = 0; replica < program_.replicas; ++replica) {
+    summary.row_of_replica.push_back(replica);
+  }
+  summary.iteration_end_s = iterations_->ends_s();
+  summary.steady = iterations_->steady();
+  summary.passes = program_.num_passes();
+  summary.simulated_ops = record_.ops();
+  summary.flows = timers_.flows();
+  summary.timers = timers_.timers();
+  summary.apart = apart_;
   // What each rank of a class takes, [class][rank]; where it may be longer it
   // has been added up.
   const bool known =
@@ -285,12 +206,12 @@ absl::StatusOr<RunSummary> EventRun::Finish() {
   }
   for (int replica = 0; replica < program_.replicas && known; ++replica) {
     for (int rank = 0; rank < program_.pp(); ++rank) {
-      summary_.times[replica][rank].busy_s =
+      summary.times[replica][rank].busy_s =
           busy_s[program_.ClassOf(replica)][rank];
     }
   }
-  summary_.bytes_sent = CountBytesSent(program_);
-  return summary_;
+  summary.bytes_sent = CountBytesSent(program_);
+  return summary;
 }
 
 std::string EventRun::Deadlock() const {
@@ -318,8 +239,8 @@ std::string EventRun::Deadlock() const {
                       PassToString(*device.own->schedule, device.posted.pass));
     }
   }
-  return absl::StrCat("deadlock in iteration ", summary_.iterations(), " (",
-                      WaitRuleName(program_.wait_rule), " transfers):\n",
+  return absl::StrCat("deadlock in iteration ", iterations_->ends_s().size(),
+                      " (", WaitRuleName(program_.wait_rule), " transfers):\n",
                       BlockedGrid(program_, positions,
                                   program_.ClassOf(devices_[first].replica)),
                       waiting,

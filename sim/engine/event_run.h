@@ -5,11 +5,11 @@
 // device runs ahead of the clock: its end is known when its inputs are, and
 // what it sends sets timers for then.
 //
-// Parts: event_run.cc counts iterations and events, event_passes.cc drives the
-// ranks through their passes, event_streams.cc runs what is not a pass,
-// event_peers.cc what has several peers, event_transfers.cc moves bytes,
-// event_beside.cc re-times what runs side by side, event_parts.cc knows which
-// replicas cannot meet.
+// Parts: event_run.cc takes events, event_record.h counts and tells,
+// event_passes.cc drives the ranks through their passes, event_streams.cc runs
+// what is not a pass, event_peers.cc what has several peers, event_transfers.cc
+// moves bytes, event_beside.cc re-times what runs side by side, event_parts.cc
+// knows which replicas cannot meet.
 #pragma once
 
 #include <array>
@@ -27,31 +27,19 @@
 #include "absl/status/statusor.h"
 #include "sim/base/fifo.h"
 #include "sim/engine/engine.h"
+#include "sim/engine/event_record.h"
+#include "sim/engine/event_timers.h"
 #include "sim/engine/exchange_steps.h"
 #include "sim/engine/interference.h"
 #include "sim/engine/sharing.h"
 #include "sim/engine/sharing_queue.h"
 #include "sim/engine/spread.h"
-#include "sim/engine/trace_writer.h"
 #include "sim/program/compute_stream.h"
 #include "sim/program/network_time.h"
 #include "sim/program/side_sequence.h"
 #include "sim/schedule/token_queue.h"
 
 namespace pipewright {
-
-class EventTransport {
- public:
-  virtual ~EventTransport() = default;
-  // Calls EventRun::OnTimer(code) at `date_s`, which is not in the past.
-  virtual void At(double date_s, uint64_t code) = 0;
-  // Moves `bytes` with every flow of source `source` from `now_s` on, sharing
-  // links, and calls EventRun::OnFlowEnd(transfer, date) when they are there.
-  virtual void StartFlow(int source, double bytes, double now_s,
-                         uint32_t transfer) = 0;
-  // Nothing more is wanted.
-  virtual void Stop() = 0;
-};
 
 class EventRun {
  public:
@@ -89,35 +77,17 @@ class EventRun {
   // run ahead of the clock may come to a collective behind it.
   void BeginApart(double horizon_s) {
     apart_until_s_ = horizon_s;
-    ++summary_.apart;
+    ++apart_;
   }
   void EndApart() { apart_until_s_ = 0; }
   // Timers and flows so far.
-  int64_t events() const { return summary_.timers + summary_.flows; }
+  int64_t events() const { return timers_.timers() + timers_.flows(); }
 
   // After the transport has nothing left, or after Stop. Error:
   // kFailedPrecondition with the blocked operations marked.
   absl::StatusOr<RunSummary> Finish();
 
  private:
-  enum class Event : uint64_t {
-    kComputeEnd,
-    kStreamEnd,
-    kLatencyEnd,
-    kTransferEnd,
-    kMeetingEnd,
-    kQueueEnd,
-    kLoneEnd,
-    kBesideStart,
-    kBesideEnd,
-    kExchange,
-  };
-  // A timer's code: event in 4 bits, version in 28, index in 32.
-  static constexpr int kEventShift = 60;
-  static constexpr uint64_t kVersionMask = (uint64_t{1} << 28) - 1;
-  static uint32_t VersionOf(uint64_t code) {
-    return static_cast<uint32_t>(code >> 32 & kVersionMask);
-  }
   struct Issued {
     SideSequence::Item item;  // no side_op: the copy of `pass`
     Pass pass{};
@@ -226,12 +196,8 @@ class EventRun {
 
   // event_run.cc
   void Happen(uint64_t code);
-  void Tell();
   void BeginStart(int device, const Start& start);
   void EndStart(int device);
-  void Done(int iteration);
-  bool BeginsAnew(int iteration) const;
-  void NoteEnd(int iteration, double end_s);
   std::string Deadlock() const;
 
   // event_passes.cc
@@ -244,9 +210,7 @@ class EventRun {
                        double* start_s);
   bool Drop(int device);
   bool RunFree(Device& device, Pass pass);
-  void NoteCopyWait(const Device& device, Pass pass, double start_s,
-                    double end_s);
-  void NoteBlock(int device, double end_s);
+  void NoteBlock(const Device& device, double end_s);
 
   // exchange_events.cc
   void PlanExchangeSources();
@@ -329,7 +293,6 @@ class EventRun {
   void SetQueueTimer(int queue);
   void OnQueueTimer(int queue, uint32_t version);
 
-  void At(double date_s, Event event, uint64_t index, uint32_t version = 0);
   // Key of a pull or push by its index, of copies by -1 - stream.
   static uint64_t SideKey(int device, int side_op) {
     return static_cast<uint64_t>(static_cast<uint32_t>(device)) << 32 |
@@ -355,25 +318,11 @@ class EventRun {
     return program_.OfReplica(replica).channels[channel];
   }
 
-  // Keeps what is told until its iteration is over: a run that stops at the
-  // end of one has begun the next.
-  class IterationBuffer : public TraceSink {
-   public:
-    explicit IterationBuffer(TraceSink* sink) : sink_(sink) {}
-    void OnOp(const TraceOp& op) override;
-    void Flush(int iteration);
-
-   private:
-    TraceSink* sink_;
-    std::vector<std::vector<TraceOp>> ops_;  // [iteration]
-  };
-
   const Program& program_;
-  IterationBuffer buffer_;
-  TraceWriter writer_;
-  EventTransport* transport_ = nullptr;
+  EventTimers timers_;
+  EventRecord record_;
+  std::optional<IterationEnds> iterations_;
   const bool holds_;
-  bool stopped_ = false;
   size_t most_channels_ = 0;          // in one replica of any class
   std::vector<Device> devices_;       // [replica * pp + rank]
   std::vector<TokenQueue> tokens_;    // [SlotOf(replica, channel)]
@@ -421,23 +370,13 @@ class EventRun {
   // State of parts; empty if there is one.
   int num_parts_ = 1;
   double apart_until_s_ = 0;
+  int64_t apart_ = 0;          // stretches that parts ran one after the other
   int32_t open_meetings_ = 0;  // meetings of several replicas
   std::vector<int32_t> part_of_replica_;
   std::vector<int32_t> replica_of_source_;  // -1: of several
   std::vector<int32_t> replica_of_queue_;
   // [class][rank] where collectives of several replicas are attached.
   std::vector<std::vector<std::vector<int64_t>>> meets_at_;
-  int64_t outstanding_ = 0;  // timers and flows that will come back
-  int issued_iterations_ = 0;
-  std::vector<int64_t> left_;        // [iteration] devices and operations
-  std::vector<double> end_s_;        // [iteration]
-  std::vector<double> first_end_s_;  // [iteration] of a compute stream
-  // [iteration][device] of compute streams; empty unless they tell all.
-  std::vector<std::vector<double>> ends_s_;
-  RunSummary summary_;
-  Progress* const progress_;
-  int64_t events_ = 0;  // timers, flows and passes that it could be told of
-  double all_ops_ = 0;  // in the iterations that are asked for
 };
 
 }  // namespace pipewright

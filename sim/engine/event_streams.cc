@@ -7,7 +7,7 @@
 
 namespace pipewright {
 void EventRun::Issue(int index, Stream stream, Issued issued) {
-  ++left_[issued.iteration];
+  iterations_->Begin(issued.iteration);
   Fifo<Issued>& queue = devices_[index].queues[static_cast<int>(stream)];
   queue.push_back(issued);
   if (queue.size() == 1 || !RunsInOrder(stream)) TryStream(index, stream);
@@ -17,7 +17,7 @@ void EventRun::Issue(int index, Stream stream, Issued issued) {
 void EventRun::TryStream(int index, Stream stream) {
   Device& device = devices_[index];
   Fifo<Issued>& queue = device.queues[static_cast<int>(stream)];
-  if (queue.empty() || stopped_) return;
+  if (queue.empty() || timers_.stopped()) return;
   if (!RunsInOrder(stream)) return TryUnordered(index, stream);
   if (queue.front().running) return;
   Issued& head = queue.front();
@@ -32,8 +32,9 @@ void EventRun::TryStream(int index, Stream stream) {
   head.end_s =
       head.ready_s +
       program_.SideSeconds(head.iteration, device.replica, device.rank, op);
-  At(head.end_s, Event::kStreamEnd,
-     static_cast<uint64_t>(index) * kNumStreams + static_cast<int>(stream));
+  timers_.At(
+      head.end_s, EventKind::kStreamEnd,
+      static_cast<uint64_t>(index) * kNumStreams + static_cast<int>(stream));
 }
 
 // Starts all of a stream that can start. Only hosts have such a stream.
@@ -215,10 +216,9 @@ void EventRun::EndStreamOp(int index, Stream stream, double start_s,
                            double end_s, int32_t side_op) {
   Device& device = devices_[index];
   const Issued done = TakeEnded(index, stream, side_op);
-  NoteEnd(done.iteration, end_s);
-  ++summary_.simulated_ops;
-  writer_.replica = device.replica;
-  writer_.iteration = done.iteration;
+  iterations_->NoteEnd(done.iteration, end_s);
+  record_.AddOps(1);
+  TraceWriter* const trace = record_.Trace(device.replica, done.iteration);
   if (stream == Stream::kCompute) {
     device.busy = false;
     device.clock_s = end_s;
@@ -228,10 +228,14 @@ void EventRun::EndStreamOp(int index, Stream stream, double start_s,
   }
   if (done.item.side_op < 0) {
     device.activations.End(done.pass, end_s);
-    writer_.OnCopy(device.rank, done.pass, start_s, end_s);
+    if (trace != nullptr) {
+      trace->OnCopy(device.rank, done.pass, start_s, end_s);
+    }
     TryStream(index, Stream::kH2D);
   } else {
-    writer_.OnSideOp(device.rank, done.item.side_op, start_s, end_s);
+    if (trace != nullptr) {
+      trace->OnSideOp(device.rank, done.item.side_op, start_s, end_s);
+    }
     for (const int32_t channel :
          device.program().side_ops[done.item.side_op].outputs) {
       Send(index, channel, Pass(), end_s);
@@ -241,7 +245,7 @@ void EventRun::EndStreamOp(int index, Stream stream, double start_s,
     device.hook_ends.Push(device.sequence, item, done.start, end_s);
   }
   TryStream(index, stream);
-  Done(done.iteration);
+  iterations_->End(done.iteration);
   Continue(index);
 }
 
@@ -273,7 +277,7 @@ void EventRun::Arrive(int index, Stream stream, const Issued& issued) {
             static_cast<uint32_t>(number));
     if (!shares) return;
   }
-  if (!shares) return At(meeting.end_s, Event::kMeetingEnd, number);
+  if (!shares) return timers_.At(meeting.end_s, EventKind::kMeetingEnd, number);
   meeting.in_phases = plan.phases.empty() ? nullptr : &plan;
   meeting.phase = 0;
   if (!plan.phases.empty()) return BeginPhase(number, meeting.start_s);

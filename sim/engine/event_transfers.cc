@@ -16,18 +16,16 @@ void EventRun::Send(int index, int32_t number, Pass pass, double now_s) {
   const int source = channel_source_[slot];
   const bool of_passes = channel.kind <= ChannelKind::kGradient;
   const uint64_t key = of_passes ? KeyOf(device, pass) : pass.key();
-  if (channel.from_rank != channel.to_rank) ++summary_.simulated_ops;
+  if (channel.from_rank != channel.to_rank) record_.AddOps(1);
   // What takes time runs beside the passes of both ends.
   const bool runs = beside_ != nullptr &&
                     channel.from_rank != channel.to_rank &&
                     channel_s_[slot] > 0;
   if (!runs && (!Shared(source) || channel.bytes == 0)) {
     const double arrival_s = now_s + channel_s_[slot];
-    if (of_passes && writer_.active()) {
-      writer_.replica = device.replica;
-      writer_.iteration = device.iteration;
-      writer_.OnTransfer(number, pass, now_s, arrival_s);
-    }
+    TraceWriter* const trace =
+        of_passes ? record_.Trace(device.replica, device.iteration) : nullptr;
+    if (trace != nullptr) trace->OnTransfer(number, pass, now_s, arrival_s);
     return Deliver(device.replica, number, key, arrival_s);
   }
   Begin({.of = Transfer::Of::kChannel,
@@ -117,9 +115,11 @@ void EventRun::Begin(const Transfer& transfer) {
     if (timed) return;
   }
   if (timed) {
-    At(transfer.start_s + transfer.alone_s, Event::kTransferEnd, number);
+    timers_.At(transfer.start_s + transfer.alone_s, EventKind::kTransferEnd,
+               number);
   } else {
-    At(transfer.start_s + transfer.latency_s, Event::kLatencyEnd, number);
+    timers_.At(transfer.start_s + transfer.latency_s, EventKind::kLatencyEnd,
+               number);
   }
 }
 
@@ -134,9 +134,7 @@ void EventRun::Share(uint32_t number, double now_s) {
   }
   const bool pooled = plans_[transfer.source].pool >= 0;
   if (time_lone_transfers_ && !pooled && StartAlone(number, now_s)) return;
-  ++summary_.flows;
-  ++outstanding_;
-  transport_->StartFlow(transfer.source, transfer.bytes, now_s, number);
+  timers_.StartFlow(transfer.source, transfer.bytes, now_s, number);
 }
 
 // Puts the transfer on its links. Those that were alone there become flows
@@ -152,9 +150,7 @@ bool EventRun::StartAlone(uint32_t number, double now_s) {
       // One that is just ending needs no share any more.
       if (other.lone && other.lone_end_s > now_s) {
         other.lone = false;
-        ++summary_.flows;
-        ++outstanding_;
-        transport_->StartFlow(
+        timers_.StartFlow(
             other.source,
             (other.lone_end_s - now_s) * plans_[other.source].bytes_per_s,
             now_s, use.last);
@@ -168,7 +164,8 @@ bool EventRun::StartAlone(uint32_t number, double now_s) {
   ++transfer.version;
   transfer.lone_end_s =
       now_s + transfer.bytes / plans_[transfer.source].bytes_per_s;
-  At(transfer.lone_end_s, Event::kLoneEnd, number, transfer.version);
+  timers_.At(transfer.lone_end_s, EventKind::kLoneEnd, number,
+             transfer.version);
   return true;
 }
 
@@ -195,12 +192,13 @@ void EventRun::SetQueueTimer(int number) {
   const double end_s = queue.NextEnd();
   if (timer.date_s <= end_s) return;
   timer.date_s = end_s;
-  At(end_s, Event::kQueueEnd, static_cast<uint32_t>(number), ++timer.version);
+  timers_.At(end_s, EventKind::kQueueEnd, static_cast<uint32_t>(number),
+             ++timer.version);
 }
 
 void EventRun::OnQueueTimer(int number, uint32_t version) {
   QueueTimer& timer = queue_timers_[number];
-  if ((timer.version & kVersionMask) != version) return;
+  if (!EventTimers::IsVersion(timer.version, version)) return;
   SharingQueue& queue = sharing_queues_[number];
   const double now_s = timer.date_s;
   timer.date_s = std::numeric_limits<double>::infinity();
@@ -241,16 +239,16 @@ void EventRun::EndTransfer(uint32_t number, double end_s) {
   }
   const Channel& channel = ChannelOf(transfer.replica, transfer.index);
   const bool of_passes = channel.kind <= ChannelKind::kGradient;
-  if (of_passes && writer_.active()) {
-    writer_.replica = transfer.replica;
-    writer_.iteration = transfer.iteration;
-    writer_.OnTransfer(transfer.index, transfer.pass, transfer.start_s, end_s);
+  TraceWriter* const trace =
+      of_passes ? record_.Trace(transfer.replica, transfer.iteration) : nullptr;
+  if (trace != nullptr) {
+    trace->OnTransfer(transfer.index, transfer.pass, transfer.start_s, end_s);
   }
   if (!of_passes || !holds_) {
     return Deliver(transfer.replica, transfer.index, transfer.key, end_s);
   }
-  ++summary_.simulated_ops;
-  NoteEnd(transfer.iteration, end_s);
+  record_.AddOps(1);
+  iterations_->NoteEnd(transfer.iteration, end_s);
   EndHold(DeviceOf(transfer.replica, channel.from_rank), end_s);
   EndHold(DeviceOf(transfer.replica, channel.to_rank), end_s);
 }

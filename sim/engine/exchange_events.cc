@@ -184,7 +184,7 @@ bool EventRun::RunExchanges(int index, const Pass* block, int parts) {
 void EventRun::BeginExchange(int index, double now_s) {
   RunningSteps& running = exchanges_.running[index];
   running.start_s = now_s + running.steps[running.next].before_s;
-  At(running.start_s, Event::kExchange, index);
+  timers_.At(running.start_s, EventKind::kExchange, index);
 }
 
 void EventRun::StartExchange(int index) {
@@ -215,8 +215,8 @@ void EventRun::EndExchange(int index, double end_s) {
     return BeginExchange(index, over_s);
   }
   device.clock_s = over_s;
-  NoteBlock(index, over_s);
-  if (over_s > end_s) return At(over_s, Event::kComputeEnd, index);
+  NoteBlock(device, over_s);
+  if (over_s > end_s) return timers_.At(over_s, EventKind::kComputeEnd, index);
   EndBlock(index);
   Continue(index);
 }

@@ -32,6 +32,8 @@ class EventRecord {
     bool stretched = false;           // may take longer than that
   };
   void OnBlock(const Block& block);
+  // False if blocks of this iteration need not be told.
+  bool Wants(int iteration) const { return iteration == 0 || writer_.active(); }
   // The compute stream waits for a copy, and for nothing else.
   void OnCopyWait(int replica, int rank, int iteration, Pass pass,
                   double start_s, double end_s);

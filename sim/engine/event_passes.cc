@@ -240,7 +240,7 @@ bool ComputeStreams::TakeInputs(int index, int parts, double* start_s) {
       return false;
     }
     // Nothing is taken before all is there.
-    if (!activations.Await(pass, &loaded_s)) return false;
+    if (copies_ && !activations.Await(pass, &loaded_s)) return false;
   }
   for (int part = 0; part < parts; ++part) {
     const Pass pass = block[part];
@@ -251,7 +251,7 @@ bool ComputeStreams::TakeInputs(int index, int parts, double* start_s) {
             .Pop(EventChannels::KeyOf(pass, false_start), &arrival_s)) {
       *start_s = std::max(*start_s, arrival_s);
     }
-    activations.Use(pass);
+    if (copies_) activations.Use(pass);
   }
   if (loaded_s > *start_s) {
     record_.OnCopyWait(device.replica, device.rank, device.iteration, *block,
@@ -282,6 +282,7 @@ bool ComputeStreams::RunOther(int index) {
   if (entry == Entry::kFree && !RunFree(device, index)) return false;
   ++device.position;
   if (entry != Entry::kCopy) return true;
+  copies_ = true;
   streams_.ActivationsOf(index).Issue(pass);
   iterations_.Begin(device.iteration);
   streams_.Issue(

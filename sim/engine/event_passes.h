@@ -176,6 +176,7 @@ class ComputeStreams {
   // Not where something is decided by who comes first.
   const bool run_ahead_;
   const bool stretches_;  // blocks may take longer than their passes alone
+  bool copies_ = false;   // some device has come to an O or L
   HeldTransfers held_;
   std::vector<Device> devices_;   // [replica * pp + rank]
   std::vector<int> to_continue_;  // devices that have got something

@@ -48,7 +48,7 @@ LowerOptions Options(const Schedule& schedule, const Network& network) {
       schedule, {.forward = 1, .backward_input = 1, .backward_weight = 1});
   options.network = network;
   options.replicas = 2;
-  options.hop_bytes = 20;
+  options.hop_bytes = 10;
   options.iterations = 1;
   return options;
 }
@@ -98,7 +98,8 @@ TEST_CASE("traffic sources: those on one link may have to share it",
 
 TEST_CASE("traffic sources: with many peers each is part of a pool",
           "[engine]") {
-  TrafficSources sources(TwoReplicas(), true, 2);
+  const Network network = TwoReplicas();
+  TrafficSources sources(network, true, 2);
   CHECK_FALSE(sources.Spreads(1));
   REQUIRE(sources.Spreads(2));
   CHECK(sources.AddSpread({.pulls = true, .peers = 2}, {{0, 1}, {0, 2}}) == 0);
@@ -118,7 +119,7 @@ TEST_CASE("event channels: each replica has its own, with its own source",
   const int32_t up = ChannelOf(program, ChannelKind::kGradient);
   for (const int replica : {0, 1}) {
     const size_t slot = channels.SlotOf(replica, down);
-    CHECK(channels.SecondsOf(slot) == kLatency + 2);
+    CHECK(channels.SecondsOf(slot) == kLatency + 1);
     CHECK(sources.Shared(channels.SourceOf(slot)));
     CHECK(sources.all()[channels.SourceOf(slot)].replica == replica);
     CHECK_FALSE(

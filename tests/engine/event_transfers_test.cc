@@ -124,7 +124,7 @@ struct Sent {
         *schedule, {.forward = 1, .backward_input = 1, .backward_weight = 1});
     options.network = NetworkOf(TwoLinks(latency_s), {0, 1, 2, 3}, 2, 2);
     options.replicas = 2;
-    options.hop_bytes = 20;
+    options.hop_bytes = 10;
     options.iterations = 1;
     return Lowered(schedule, options);
   }
@@ -147,7 +147,7 @@ TEST_CASE("event transfers: what meets nobody has arrived at once",
   double arrival_s = 0;
   REQUIRE(sent.channels.Tokens(0, sent.up)
               .Pop(EventChannels::KeyOf(pass, false), &arrival_s));
-  CHECK(arrival_s == 4 + 0.25 + 2);
+  CHECK(arrival_s == 4 + 0.25 + 1);
   CHECK(sent.calls.set.empty());
   CHECK(sent.record.ops() == 1);
 }
@@ -166,7 +166,7 @@ TEST_CASE("event transfers: what may share a link does so behind its latency",
   sent.transfers->EndLatency(number);
   REQUIRE(sent.calls.set.size() == 2);
   CHECK(sent.calls.set[1].kind() == EventKind::kQueueEnd);
-  CHECK(sent.calls.set[1].date_s == 6.25);
+  CHECK(sent.calls.set[1].date_s == 5.25);
   const EventTransfer ended = sent.transfers->End(number);
   CHECK(ended.replica == 1);
   CHECK(ended.index == sent.down);
@@ -174,7 +174,7 @@ TEST_CASE("event transfers: what may share a link does so behind its latency",
   // The next one takes its number.
   sent.transfers->BeginHeld({.replica = 0}, sent.up, pass, 7);
   CHECK(sent.calls.set.back().kind() == EventKind::kTransferEnd);
-  CHECK(sent.calls.set.back().date_s == 7 + 0.25 + 2);
+  CHECK(sent.calls.set.back().date_s == 7 + 0.25 + 1);
   CHECK(sent.calls.set.back().index() == number);
 }
 

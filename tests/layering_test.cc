@@ -133,9 +133,20 @@ const std::set<std::pair<std::string, std::string>>& Exceptions() {
 // others only declare it.
 const std::set<std::string>& SeeProgram() {
   static const std::set<std::string> headers = {
+      "execute/run/arrivals.h",
       "execute/run/rank_run.h",
       "execute/train/model_worker.h",
+      "sim/engine/event_beside.h",
+      "sim/engine/event_exchanges.h",
+      "sim/engine/event_meetings.h",
+      "sim/engine/event_parts.h",
+      "sim/engine/event_passes.h",
+      "sim/engine/event_peers.h",
+      "sim/engine/event_record.h",
       "sim/engine/event_run.h",
+      "sim/engine/event_streams.h",
+      "sim/engine/event_traffic.h",
+      "sim/engine/event_transfers.h",
       "sim/engine/fast_run.h",
       "sim/engine/parted_events.h",
       "sim/engine/trace_writer.h",

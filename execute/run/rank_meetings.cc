@@ -16,17 +16,17 @@ absl::StatusOr<bool> RankRun::TryCollective(const SideOp& op, Issued& issued) {
   if (endpoint_.combines() && IsCombined(program_, op)) {
     return TryCombined(op, issued);
   }
-  const std::vector<Member>& members = members_[op.group];
+  const std::vector<Member>& members = meetings_.members(op.group);
   const int count = static_cast<int>(members.size());
-  const int self = self_in_group_[op.group];
+  const int self = meetings_.self(op.group);
   if (issued.meeting == 0) {
-    issued.meeting = ++met_[op.group];
+    issued.meeting = meetings_.Begin(op.group);
     for (int member = 0; member < count; ++member) {
-      Part part = {.time_s = issued.start_s,
-                   .payload = worker_.GivePart(issued.item.side_op, self,
-                                               member, count)};
+      Meetings::Part part = {.time_s = issued.start_s,
+                             .payload = worker_.GivePart(issued.item.side_op,
+                                                         self, member, count)};
       if (member == self) {
-        meetings_[{op.group, issued.meeting}].parts[self] = std::move(part);
+        meetings_.Arrive(op.group, issued.meeting, self_, std::move(part));
         continue;
       }
       SendTo({members[member].replica, members[member].rank},
@@ -37,27 +37,27 @@ absl::StatusOr<bool> RankRun::TryCollective(const SideOp& op, Issued& issued) {
               .payload = std::move(part.payload)});
     }
   }
-  const auto meeting = meetings_.find({op.group, issued.meeting});
-  if (static_cast<int>(meeting->second.parts.size()) < count) return false;
+  std::vector<Meetings::Part> came =
+      meetings_.TakeParts(op.group, issued.meeting);
+  if (came.empty()) return false;
   std::vector<Payload> parts;
-  for (auto& [member, part] : meeting->second.parts) {
+  for (Meetings::Part& part : came) {
     issued.start_s = std::max(issued.start_s, part.time_s);
     parts.push_back(std::move(part.payload));
   }
-  meetings_.erase(meeting);
   PW_RETURN_IF_ERROR(worker_.TakeParts(issued.item.side_op, self, parts));
   return true;
 }
 
 absl::StatusOr<bool> RankRun::TryCombined(const SideOp& op, Issued& issued) {
-  const std::vector<Member>& members = members_[op.group];
+  const std::vector<Member>& members = meetings_.members(op.group);
   const int count = static_cast<int>(members.size());
-  const int self = self_in_group_[op.group];
+  const int self = meetings_.self(op.group);
   const auto give = [&](int to) {
     return worker_.GivePart(issued.item.side_op, self, to, count);
   };
   if (issued.meeting == 0) {
-    issued.meeting = ++met_[op.group];
+    issued.meeting = meetings_.Begin(op.group);
     auto collective = std::make_shared<Collective>();
     collective->kind = op.kind;
     collective->group = op.group;
@@ -78,20 +78,20 @@ absl::StatusOr<bool> RankRun::TryCombined(const SideOp& op, Issued& issued) {
               .number = issued.meeting,
               .time_s = issued.start_s});
     }
-    meetings_[{op.group, issued.meeting}].parts[self] = {
-        .time_s = issued.start_s, .bytes = bytes};
+    meetings_.Arrive(op.group, issued.meeting, self_,
+                     {.time_s = issued.start_s, .bytes = bytes});
     combined_[{op.group, issued.meeting}].collective = std::move(collective);
   }
   const std::pair<int, int64_t> key = {op.group, issued.meeting};
   Combined& combined = combined_.at(key);
   if (!combined.begun) {
-    const Meeting& meeting = meetings_.at(key);
-    if (static_cast<int>(meeting.parts.size()) < count) return false;
-    for (const auto& [member, part] : meeting.parts) {
+    const std::vector<Meetings::Part> came =
+        meetings_.TakeParts(op.group, issued.meeting);
+    if (came.empty()) return false;
+    for (const Meetings::Part& part : came) {
       issued.start_s = std::max(issued.start_s, part.time_s);
       combined.collective->bytes.push_back(part.bytes);
     }
-    meetings_.erase(key);
     combined.begun = true;
     ++traffic_.under_way;
     endpoint_.Combine(combined.collective);

@@ -68,8 +68,8 @@ absl::StatusOr<bool> RankRun::RunBlock() {
     const int32_t input = LaneOf(block[part]).input;
     if (holds_ || input < 0) continue;
     const uint64_t key = block[part].key();
-    if (!Has(tokens_, input, key)) return false;
-    start_s = std::max(start_s, ArrivalOf(tokens_, input, key));
+    if (!tokens_.Has(input, key)) return false;
+    start_s = std::max(start_s, tokens_.TimeOf(input, key));
   }
   const bool hooked = sequence_.NextAt(position_) == SideSequence::Next::kBlock;
   if (hooked && !hook_ends_.Await(sequence_, &start_s)) return false;
@@ -80,7 +80,7 @@ absl::StatusOr<bool> RankRun::RunBlock() {
   for (int part = 0; part < parts && !holds_; ++part) {
     const Lane& lane = LaneOf(block[part]);
     if (lane.input < 0) continue;
-    Arrived arrived = Pop(tokens_, lane.input, block[part].key());
+    Arrivals::Arrival arrived = tokens_.Pop(lane.input, block[part].key());
     if (!clock_->network_given()) {
       TraceTransfer(lane.input, block[part], arrived.start_s, arrived.time_s);
     }
@@ -214,8 +214,8 @@ absl::StatusOr<bool> RankRun::DropNext() {
     steps_.push_back(
         {{.side = {.channel = channel, .pass = pass}, .drop = true}});
   } else {
-    if (!Has(tokens_, channel, pass.key())) return false;
-    const Arrived arrived = Pop(tokens_, channel, pass.key());
+    if (!tokens_.Has(channel, pass.key())) return false;
+    const Arrivals::Arrival arrived = tokens_.Pop(channel, pass.key());
     compute_s_ = std::max(compute_s_, arrived.time_s);
   }
   sequence_.DropTaken();

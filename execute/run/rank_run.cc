@@ -21,6 +21,15 @@ bool HasOneSided(const Program& program) {
   return false;
 }
 
+std::vector<std::vector<Member>> GroupsOf(const Program& program,
+                                          int32_t replica) {
+  std::vector<std::vector<Member>> groups;
+  for (const Group& group : program.groups) {
+    groups.push_back(RanksOf(GroupMembers(program, group, replica)));
+  }
+  return groups;
+}
+
 }  // namespace
 
 RankRun::RankRun(const Program& program, Address self,
@@ -37,19 +46,8 @@ RankRun::RankRun(const Program& program, Address self,
       frees_(HasKind(*rank().order, PassKind::kFree)),
       one_sided_(HasOneSided(program)),
       sequence_(rank()),
-      hook_ends_(rank().hooks.size()) {
-  for (const Group& group : program.groups) {
-    members_.push_back(RanksOf(GroupMembers(program, group, self.replica)));
-    int mine = -1;
-    for (size_t member = 0; member < members_.back().size(); ++member) {
-      const Member& each = members_.back()[member];
-      if (each.replica == self.replica && each.rank == self.rank) {
-        mine = static_cast<int>(member);
-      }
-    }
-    self_in_group_.push_back(mine);
-  }
-  met_.resize(program.groups.size());
+      hook_ends_(rank().hooks.size()),
+      meetings_(GroupsOf(program, self.replica), self) {
   traffic_.sent.resize(static_cast<size_t>(program.replicas) * program.pp());
 }
 
@@ -188,7 +186,7 @@ std::string RankRun::Blocked() const {
   } else if (position_ < sequence_.end()) {
     const Pass pass = (*rank().order)[position_];
     const Lane& lane = LaneOf(pass);
-    waits.push_back(lane.input >= 0 && !Has(tokens_, lane.input, pass.key())
+    waits.push_back(lane.input >= 0 && !tokens_.Has(lane.input, pass.key())
                         ? channel(lane.input, false, pass)
                         : PassToString(*own().schedule, pass));
   } else if (sequence_.drop() != nullptr) {

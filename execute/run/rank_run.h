@@ -28,6 +28,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "execute/run/arrivals.h"
 #include "execute/run/clock.h"
 #include "execute/run/faults.h"
 #include "execute/run/rank_record.h"
@@ -79,13 +80,7 @@ class RankRun {
   std::vector<TraceOp>& ops() { return ops_; }
 
  private:
-  struct Arrived {
-    double start_s = 0;
-    double time_s = 0;
-    Payload payload;
-  };
-  using RankKey = std::pair<int32_t, int32_t>;    // replica, rank
-  using TokenKey = std::pair<int32_t, uint64_t>;  // channel, pass
+  using RankKey = std::pair<int32_t, int32_t>;  // replica, rank
   // A side of a transfer that holds the rank, once it is posted.
   struct Held {
     Handshake side;
@@ -104,14 +99,6 @@ class RankRun {
     double start_s = 0;
     int64_t beside = 0;  // number of the thread's work; 0: none
     bool done = false;   // in a stream that does not run in order
-  };
-  struct Part {
-    double time_s = 0;
-    Payload payload;
-    size_t bytes = 0;  // where the transport moves it
-  };
-  struct Meeting {
-    std::map<int, Part> parts;  // [member]
   };
   struct Combined {
     std::shared_ptr<Collective> collective;
@@ -196,11 +183,6 @@ class RankRun {
   absl::StatusOr<bool> TryCombined(const SideOp& op, Issued& issued);
 
   // rank_transfers.cc
-  using Tokens = absl::flat_hash_map<TokenKey, std::deque<Arrived>>;
-  static bool Has(const Tokens& tokens, int32_t channel, uint64_t key);
-  // Arrival of the first token; Has must be true of it.
-  static double ArrivalOf(const Tokens& tokens, int32_t channel, uint64_t key);
-  static Arrived Pop(Tokens& tokens, int32_t channel, uint64_t key);
   void Send(int32_t channel, Pass pass, double now_s);
   void Plan(const HoldingSteps& steps);
   bool FinishHandshakes();
@@ -257,7 +239,7 @@ class RankRun {
   size_t blocks_taken_ = 0;                         // out of options_.takes
   std::array<size_t, kNumStreams> beside_taken_{};  // the same
 
-  Tokens tokens_;
+  Arrivals tokens_;
   HostActivations activations_;
 
   // Transfers that hold the rank, in the steps of the wait rule.
@@ -265,13 +247,10 @@ class RankRun {
   bool posted_ = false;
   bool received_ = false;  // the next block has its inputs
   double received_s_ = 0;
-  Tokens send_ready_;
-  Tokens take_ready_;
+  Arrivals send_ready_;
+  Arrivals take_ready_;
 
-  std::vector<std::vector<Member>> members_;  // [group]
-  std::vector<int> self_in_group_;            // [group], -1: not in it
-  std::vector<int64_t> met_;                  // [group]
-  std::map<std::pair<int, int64_t>, Meeting> meetings_;
+  Meetings meetings_;
   std::map<std::pair<int, int64_t>, Combined> combined_;
   absl::flat_hash_map<int32_t, std::deque<Payload>> pulled_;  // [side op]
   struct Copied {

@@ -204,13 +204,13 @@ bool RankRun::TakeSideInputs(const SideOp& op, Issued& issued,
                              double stream_s) {
   double ready_s = std::max(issued.ready_s, stream_s);
   for (const int32_t channel : op.inputs) {
-    if (!Has(tokens_, channel, kSideKey)) return false;
-    ready_s = std::max(ready_s, ArrivalOf(tokens_, channel, kSideKey));
+    if (!tokens_.Has(channel, kSideKey)) return false;
+    ready_s = std::max(ready_s, tokens_.TimeOf(channel, kSideKey));
   }
   if (!Due(ready_s)) return false;
   issued.ready_s = ready_s;
   for (const int32_t channel : op.inputs) {
-    Arrived arrived = Pop(tokens_, channel, kSideKey);
+    Arrivals::Arrival arrived = tokens_.Pop(channel, kSideKey);
     worker_.TakeSideInput(issued.item.side_op, channel,
                           std::move(arrived.payload));
   }
@@ -309,14 +309,14 @@ absl::StatusOr<bool> RankRun::TrySideOp(Issued& issued, double* stream_s) {
                            .time_s = end_s + times_.channel_s[channel]};
     const int to = own().channels[channel].to_rank;
     if (to == self_.rank) {
-      tokens_[{channel, kSideKey}].push_back({end_s, message.time_s, {}});
+      tokens_.Push(channel, kSideKey, {end_s, message.time_s, {}});
     } else {
       message.payload = worker_.GiveSideOutput(index, channel);
       SendMessage({self_.replica, to}, std::move(message));
     }
   }
   if (issued.item.output >= 0) {
-    tokens_[{issued.item.output, kSideKey}].push_back({end_s, end_s, {}});
+    tokens_.Push(issued.item.output, kSideKey, {end_s, end_s, {}});
   }
   hook_ends_.Push(sequence_, issued.item, issued.start_number, end_s);
   Trace(issued.start, {.start_s = issued.start_s,

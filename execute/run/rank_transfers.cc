@@ -8,23 +8,6 @@
 
 namespace pipewright {
 
-bool RankRun::Has(const Tokens& tokens, int32_t channel, uint64_t key) {
-  const auto found = tokens.find({channel, key});
-  return found != tokens.end() && !found->second.empty();
-}
-
-double RankRun::ArrivalOf(const Tokens& tokens, int32_t channel, uint64_t key) {
-  return tokens.find({channel, key})->second.front().time_s;
-}
-
-RankRun::Arrived RankRun::Pop(Tokens& tokens, int32_t channel, uint64_t key) {
-  const auto found = tokens.find({channel, key});
-  Arrived arrived = std::move(found->second.front());
-  found->second.pop_front();
-  if (found->second.empty()) tokens.erase(found);
-  return arrived;
-}
-
 // To another rank. Faults act here.
 double RankRun::SendMessage(Address to, RankMessage message) {
   const int64_t number = sent_++;
@@ -125,10 +108,10 @@ void RankRun::Post(Held& held) {
 // True when the partner has come too.
 bool RankRun::Finish(const Held& held, double* done_s) {
   const Handshake& handshake = held.side;
-  Tokens& theirs = handshake.send ? take_ready_ : send_ready_;
+  Arrivals& theirs = handshake.send ? take_ready_ : send_ready_;
   const uint64_t key = handshake.pass.key();
-  if (!Has(theirs, handshake.channel, key)) return false;
-  Arrived arrived = Pop(theirs, handshake.channel, key);
+  if (!theirs.Has(handshake.channel, key)) return false;
+  Arrivals::Arrival arrived = theirs.Pop(handshake.channel, key);
   const double start_s = std::max(held.ready_s, arrived.time_s);
   *done_s = clock_->network_given()
                 ? start_s + times_.channel_s[handshake.channel]

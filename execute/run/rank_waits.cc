@@ -270,7 +270,7 @@ absl::Status RankRun::AskOthers() {
 // order.
 bool RankRun::Knows(const RankMessage& message) const {
   size_t known = std::numeric_limits<int32_t>::max();
-  if (message.kind == RankMessage::Kind::kArrive) known = members_.size();
+  if (message.kind == RankMessage::Kind::kArrive) known = meetings_.groups();
   if (message.kind == RankMessage::Kind::kPulled) {
     known = rank().side_ops.size();
   } else if (message.kind == RankMessage::Kind::kPull ||
@@ -335,30 +335,20 @@ absl::Status RankRun::Take(RankMessage message) {
       const double time_s = clock_->network_given()
                                 ? message.time_s
                                 : std::max(message.time_s, clock_->Now());
-      const TokenKey key = {message.index, message.key};
-      Tokens& tokens = message.kind == RankMessage::Kind::kToken ? tokens_
-                       : message.kind == RankMessage::Kind::kSendReady
-                           ? send_ready_
-                           : take_ready_;
-      tokens[key].push_back(
-          {message.start_s, time_s, std::move(message.payload)});
+      Arrivals& tokens = message.kind == RankMessage::Kind::kToken ? tokens_
+                         : message.kind == RankMessage::Kind::kSendReady
+                             ? send_ready_
+                             : take_ready_;
+      tokens.Push(message.index, message.key,
+                  {message.start_s, time_s, std::move(message.payload)});
       return absl::OkStatus();
     }
-    case RankMessage::Kind::kArrive: {
-      const std::vector<Member>& members = members_[message.index];
-      for (size_t member = 0; member < members.size(); ++member) {
-        if (members[member].replica != message.from.replica ||
-            members[member].rank != message.from.rank) {
-          continue;
-        }
-        meetings_[{message.index, message.number}]
-            .parts[static_cast<int>(member)] = {
-            .time_s = message.time_s,
-            .payload = std::move(message.payload),
-            .bytes = message.key};
-      }
+    case RankMessage::Kind::kArrive:
+      meetings_.Arrive(message.index, message.number, message.from,
+                       {.time_s = message.time_s,
+                        .payload = std::move(message.payload),
+                        .bytes = message.key});
       return absl::OkStatus();
-    }
     case RankMessage::Kind::kCombined:
       combined_.at({message.index, message.number}).ended = true;
       return absl::OkStatus();

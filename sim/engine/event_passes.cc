@@ -1,7 +1,10 @@
-// The compute stream of every device: what is next on it, and the passes.
-#include <algorithm>
+#include "sim/engine/event_passes.h"
 
-#include "sim/engine/event_run.h"
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "sim/engine/event_beside.h"
 
 namespace pipewright {
 namespace {
@@ -10,13 +13,141 @@ namespace {
 // to it; the one behind them ends by a timer. What it sends waits in memory.
 constexpr int kMostAhead = 16;
 
+bool HoldsRanks(const Program& program) {
+  return program.wait_rule != WaitRule::kBuffered;
+}
+
 }  // namespace
 
-// Starts what can start on the compute stream of `index`.
-void EventRun::Continue(int index) {
+HeldTransfers::HeldTransfers(const Program& program,
+                             const EventChannels& channels,
+                             EventTransfers* transfers)
+    : program_(program), channels_(channels), transfers_(*transfers) {
+  if (!HoldsRanks(program)) return;
+  points_.resize(channels.slots());
+  devices_.resize(static_cast<size_t>(program.pp()) * program.replicas);
+}
+
+void HeldTransfers::PostInputs(const Poster& who, const RankProgram& rank,
+                               const Pass* block) {
+  Device& device = devices_[who.device];
+  device.received = true;
+  PostBefore(rank, program_.wait_rule, block, &device.steps);
+  PostNext(who);
+}
+
+void HeldTransfers::PostOutputs(const Poster& who, const RankProgram& rank,
+                                const Pass* block, int64_t position,
+                                const SideSequence& sequence) {
+  Device& device = devices_[who.device];
+  device.received = false;
+  PostBehind(rank, program_.wait_rule, block, position, sequence,
+             &device.received, &device.steps);
+  PostNext(who);
+}
+
+void HeldTransfers::PostDropped(const Poster& who, const Dropped& dropped) {
+  devices_[who.device].steps.push_back(
+      {{.channel = dropped.channel, .pass = dropped.pass}});
+  PostNext(who);
+}
+
+void HeldTransfers::PostNext(const Poster& who) {
+  Device& device = devices_[who.device];
+  if (device.steps.empty() || device.awaited > 0) return;
+  const std::vector<Handshake> step = std::move(device.steps.front());
+  device.steps.erase(device.steps.begin());
+  for (const Handshake& handshake : step) {
+    ++device.awaited;
+    device.posted = handshake;
+    Post(who, handshake);
+  }
+}
+
+void HeldTransfers::Post(const Poster& who, const Handshake& handshake) {
+  const int replica = who.sender.replica;
+  MeetingPoint& point = points_[channels_.SlotOf(replica, handshake.channel)];
+  const uint64_t key =
+      EventChannels::KeyOf(handshake.pass, who.sender.false_start);
+  TokenQueue& others = handshake.send ? point.receives : point.sends;
+  double other_s = 0;
+  if (!others.Pop(key, &other_s)) {
+    (handshake.send ? point.sends : point.receives).Push(who.now_s, key);
+    return;
+  }
+  transfers_.BeginHeld(who.sender, handshake.channel,
+                       TransferName(program_.OfReplica(replica),
+                                    handshake.channel, handshake.pass),
+                       std::max(who.now_s, other_s));
+}
+
+void HeldTransfers::End(const Poster& who) {
+  if (--devices_[who.device].awaited == 0) PostNext(who);
+}
+
+ComputeStreams::ComputeStreams(const Program& program, bool run_ahead,
+                               EventChannels* channels,
+                               EventTransfers* transfers, SideStreams* streams,
+                               PassExchanges* exchanges,
+                               IterationEnds* iterations, EventRecord* record,
+                               EventTimers* timers)
+    : program_(program),
+      channels_(*channels),
+      transfers_(*transfers),
+      streams_(*streams),
+      exchanges_(*exchanges),
+      iterations_(*iterations),
+      record_(*record),
+      timers_(*timers),
+      holds_(HoldsRanks(program)),
+      run_ahead_(run_ahead && !holds_ && !program.copies_in_turn &&
+                 program.interference == nullptr),
+      stretches_(program.interference != nullptr || exchanges->any()),
+      held_(program, *channels, transfers) {
+  devices_.reserve(static_cast<size_t>(program.pp()) * program.replicas);
+  for (int replica = 0; replica < program.replicas; ++replica) {
+    for (int rank = 0; rank < program.pp(); ++rank) {
+      devices_.emplace_back(program.OfReplica(replica), replica, rank);
+    }
+  }
+}
+
+void ComputeStreams::Begin() {
+  for (int device = 0; device < size(); ++device) {
+    BeginStart(device, program_.StartsOf(0).front());
+  }
+  for (int device = 0; device < size(); ++device) Continue(device);
+  ContinueAll();
+}
+
+void ComputeStreams::BeginStart(int index, const Start& start) {
+  Device& device = devices_[index];
+  device.sequence.Begin(start);
+  device.position = device.sequence.begin();
+  device.hook_ends.Begin();
+}
+
+// The compute stream has come to the end of a start.
+void ComputeStreams::EndStart(int index) {
+  Device& device = devices_[index];
+  const int iteration = device.iteration;
+  if (device.sequence.start().is_false) {
+    return BeginStart(index, program_.StartsOf(iteration).back());
+  }
+  ++device.iteration;
+  iterations_.EndDevice(iteration, index, device.clock_s);
+  device.ended = device.iteration == iterations_.issued();
+  if (!device.ended) {
+    BeginStart(index, program_.StartsOf(device.iteration).front());
+  }
+  iterations_.End(iteration);
+}
+
+void ComputeStreams::Continue(int index) {
   Device& device = devices_[index];
   int ahead = run_ahead_ ? kMostAhead : 0;
-  while (!device.busy && !device.ended && device.awaited == 0 && !stopped_) {
+  while (!device.busy && !device.ended && !timers_.stopped() &&
+         !(holds_ && held_.Holds(index))) {
     bool ran = true;
     switch (device.sequence.NextAt(device.position)) {
       case SideSequence::Next::kEntry:
@@ -40,7 +171,7 @@ void EventRun::Continue(int index) {
 
 // All devices that something has come to. One that runs ahead may send to many
 // others that run ahead in turn.
-void EventRun::ContinueAll() {
+void ComputeStreams::ContinueAll() {
   for (size_t next = 0; next < to_continue_.size(); ++next) {
     const int index = to_continue_[next];
     devices_[index].looked = false;
@@ -51,40 +182,40 @@ void EventRun::ContinueAll() {
 
 // The side operation at the position of the device. False when the compute
 // stream waits for it.
-bool EventRun::RunItem(int index) {
+bool ComputeStreams::RunItem(int index) {
   Device& device = devices_[index];
   const SideSequence::Item item = *device.sequence.item();
   const Stream stream = device.program().side_ops[item.side_op].stream;
-  const Issued issued = {.item = item,
-                         .iteration = device.iteration,
-                         .start = device.sequence.number(),
-                         .ready_s = device.clock_s};
+  const IssuedOp issued = {.item = item,
+                           .iteration = device.iteration,
+                           .start = device.sequence.number(),
+                           .ready_s = device.clock_s};
   if (stream != Stream::kCompute) {
     device.sequence.Taken();
-    Issue(index, stream, issued);
+    iterations_.Begin(device.iteration);
+    streams_.Issue(index, stream, issued);
     return true;
   }
-  if (device.queues[0].empty()) {
-    Issue(index, stream, issued);
-  } else {
-    TryStream(index, stream);
-  }
+  const bool is_new = streams_.IsIdle(index, stream);
+  if (is_new) iterations_.Begin(device.iteration);
+  device.busy = is_new ? streams_.Issue(index, stream, issued)
+                       : streams_.Try(index, stream);
   return false;
 }
 
 // Takes the next token that a false start has left. False when it is not
 // there.
-bool EventRun::Drop(int index) {
+bool ComputeStreams::Drop(int index) {
   Device& device = devices_[index];
-  const auto [channel, pass] = *device.sequence.drop();
+  const Dropped dropped = *device.sequence.drop();
   if (holds_) {
     device.sequence.DropTaken();
-    device.holds.push_back({{.channel = channel, .pass = pass}});
-    PostHolds(index);
+    held_.PostDropped(PosterOf(index), dropped);
     return true;  // Continue asks whether it is held
   }
   double arrival_s = 0;
-  if (!Tokens(device.replica, channel).Pop(KeyOf(device, pass), &arrival_s)) {
+  if (!channels_.Tokens(device.replica, dropped.channel)
+           .Pop(EventChannels::KeyOf(dropped.pass, true), &arrival_s)) {
     return false;
   }
   device.sequence.DropTaken();
@@ -93,85 +224,83 @@ bool EventRun::Drop(int index) {
 }
 
 // Takes the tokens of a block when all are there.
-bool EventRun::TakeBlockInputs(Device& device, const Pass* block, int parts,
-                               double* start_s) {
+bool ComputeStreams::TakeInputs(int index, int parts, double* start_s) {
+  Device& device = devices_[index];
+  const Pass* const block = device.block();
+  const bool false_start = device.sequence.start().is_false;
   const std::vector<Lane>& lanes = device.program().lanes;
+  HostActivations& activations = streams_.ActivationsOf(index);
   double loaded_s = 0;
   for (int part = 0; part < parts; ++part) {
     const Pass pass = block[part];
     const int32_t input = lanes[pass.lane()].input;
     if (!holds_ && input >= 0 &&
-        !Tokens(device.replica, input).Contains(KeyOf(device, pass))) {
+        !channels_.Tokens(device.replica, input)
+             .Contains(EventChannels::KeyOf(pass, false_start))) {
       return false;
     }
     // Nothing is taken before all is there.
-    if (!device.activations.Await(pass, &loaded_s)) return false;
+    if (copies_ && !activations.Await(pass, &loaded_s)) return false;
   }
   for (int part = 0; part < parts; ++part) {
     const Pass pass = block[part];
     const int32_t input = lanes[pass.lane()].input;
     double arrival_s = 0;
     if (!holds_ && input >= 0 &&
-        Tokens(device.replica, input).Pop(KeyOf(device, pass), &arrival_s)) {
+        channels_.Tokens(device.replica, input)
+            .Pop(EventChannels::KeyOf(pass, false_start), &arrival_s)) {
       *start_s = std::max(*start_s, arrival_s);
     }
-    device.activations.Use(pass);
+    if (copies_) activations.Use(pass);
   }
   if (loaded_s > *start_s) {
-    NoteCopyWait(device, *block, *start_s, loaded_s);
+    record_.OnCopyWait(device.replica, device.rank, device.iteration, *block,
+                       *start_s, loaded_s);
     *start_s = loaded_s;
   }
   return true;
 }
 
-// The compute stream waits for a copy, and for nothing else.
-void EventRun::NoteCopyWait(const Device& device, Pass pass, double start_s,
-                            double end_s) {
-  if (device.iteration == 0) {
-    RankTimes& times = summary_.times[device.replica][device.rank];
-    (pass.kind() == PassKind::kFree ? times.late_free_s : times.late_load_s) +=
-        end_s - start_s;
-  }
-  if (!writer_.active()) return;
-  writer_.replica = device.replica;
-  writer_.iteration = device.iteration;
-  writer_.OnCopyWait(device.rank, pass, start_s, end_s);
-}
-
 // False when the copy has not ended yet.
-bool EventRun::RunFree(Device& device, Pass pass) {
+bool ComputeStreams::RunFree(Device& device, int index) {
+  const Pass pass = *device.block();
   double free_s = device.clock_s;
-  if (!device.activations.AwaitOffload(pass, &free_s)) return false;
+  if (!streams_.ActivationsOf(index).AwaitOffload(pass, &free_s)) return false;
   if (free_s > device.clock_s) {
-    NoteCopyWait(device, pass, device.clock_s, free_s);
+    record_.OnCopyWait(device.replica, device.rank, device.iteration, pass,
+                       device.clock_s, free_s);
   }
   device.clock_s = free_s;
   return true;
 }
 
+// An entry of the order that is no pass. False when it has to wait.
+bool ComputeStreams::RunOther(int index) {
+  Device& device = devices_[index];
+  const Pass pass = *device.block();
+  const Entry entry = EntryOf(pass.kind());
+  if (entry == Entry::kFree && !RunFree(device, index)) return false;
+  ++device.position;
+  if (entry != Entry::kCopy) return true;
+  copies_ = true;
+  streams_.ActivationsOf(index).Issue(pass);
+  iterations_.Begin(device.iteration);
+  streams_.Issue(
+      index, CopyStream(pass.kind()),
+      {.pass = pass, .iteration = device.iteration, .ready_s = device.clock_s});
+  return true;
+}
+
 // The pass, or the block (X&Y), at the position of the device, up to its end
 // where the device runs ahead. False when it has to wait or has been started.
-bool EventRun::RunBlock(int index, bool ahead) {
+bool ComputeStreams::RunBlock(int index, bool ahead) {
   Device& device = devices_[index];
   const RankProgram& rank = device.program();
-  const Pass* const block = rank.order->data() + device.position;
-  const Entry entry = EntryOf(block->kind());
-  if (entry != Entry::kBlock) {
-    if (entry == Entry::kFree && !RunFree(device, *block)) return false;
-    ++device.position;
-    if (entry != Entry::kCopy) return true;
-    device.activations.Issue(*block);
-    Issue(index, CopyStream(block->kind()),
-          {.pass = *block,
-           .iteration = device.iteration,
-           .ready_s = device.clock_s});
-    return true;
-  }
+  const Pass* const block = device.block();
+  if (EntryOf(block->kind()) != Entry::kBlock) return RunOther(index);
   const int parts = PartsOf(*block);
-  if (holds_ && !device.received) {
-    device.received = true;
-    PostBefore(rank, program_.wait_rule, block, &device.holds);
-    PostHolds(index);
+  if (holds_ && !held_.received(index)) {
+    held_.PostInputs(PosterOf(index), rank, block);
     return true;  // Continue asks whether it is held
   }
   double start_s = device.clock_s;
@@ -180,7 +309,7 @@ bool EventRun::RunBlock(int index, bool ahead) {
   if (hooked && !device.hook_ends.Await(device.sequence, &start_s)) {
     return false;
   }
-  if (!TakeBlockInputs(device, block, parts, &start_s)) return false;
+  if (!TakeInputs(index, parts, &start_s)) return false;
   std::array<double, 2>& seconds = device.block_s;
   seconds = {};
   for (int part = 0; part < parts; ++part) {
@@ -189,81 +318,110 @@ bool EventRun::RunBlock(int index, bool ahead) {
                     (parts == 2 ? program_.pair_factor : 1);
   }
   device.block_start_s = start_s;
-  if (beside_ != nullptr) {
+  if (program_.interference != nullptr) {
     device.busy = true;
-    StartAt(start_s, Beside::Of::kBlock, static_cast<uint32_t>(index));
+    timers_.At(start_s, EventKind::kBesideStart, static_cast<uint32_t>(index),
+               static_cast<uint32_t>(BesideEvents::Of::kBlock));
     return false;
   }
-  if (exchanges_.any && RunExchanges(index, block, parts)) return false;
+  if (exchanges_.any() &&
+      exchanges_.Begin(index, rank, block, parts, seconds, start_s)) {
+    device.busy = true;
+    return false;
+  }
   const double end_s = start_s + (seconds[0] + seconds[1]);
   device.clock_s = end_s;
-  NoteBlock(index, end_s);
+  NoteBlock(device, end_s);
   if (ahead) {
-    EndBlock(index);
+    FinishBlock(index);
     return true;
   }
   device.busy = true;
-  At(end_s, Event::kComputeEnd, index);
+  timers_.At(end_s, EventKind::kComputeEnd, index);
   return false;
 }
 
 // Tells of the block that runs, now that its end is known.
-void EventRun::NoteBlock(int index, double end_s) {
-  Device& device = devices_[index];
-  const Pass* const block = device.program().order->data() + device.position;
-  const double start_s = device.block_start_s;
-  const std::array<double, 2>& seconds = device.block_s;
-  const double sum_s = seconds[0] + seconds[1];
-  if (device.iteration == 0) {
-    RankTimes& times = summary_.times[device.replica][device.rank];
-    if (!device.started) times.first_start_s = start_s;
-    device.started = true;
-    times.last_end_s = end_s;
-    if (beside_ != nullptr || exchanges_.any) {
-      times.busy_s += end_s - start_s;
-    } else if (program_.jitter != nullptr) {
-      times.busy_s += sum_s;
-    }
-  }
-  if (writer_.active()) {
-    writer_.replica = device.replica;
-    writer_.iteration = device.iteration;
-    const bool joint = block->joint_with_next();
-    const double part = (beside_ == nullptr && !exchanges_.any) || sum_s <= 0
-                            ? seconds[0]
-                            : seconds[0] / sum_s * (end_s - start_s);
-    const double middle_s = joint ? start_s + part : end_s;
-    writer_.OnPass(device.rank, device.position, block[0], start_s, middle_s,
-                   joint);
-    if (joint) {
-      writer_.OnPass(device.rank, device.position + 1, block[1], middle_s,
-                     end_s, true);
-    }
-  }
+void ComputeStreams::NoteBlock(const Device& device, double end_s) {
+  if (!record_.Wants(device.iteration)) return;
+  record_.OnBlock({.replica = device.replica,
+                   .rank = device.rank,
+                   .iteration = device.iteration,
+                   .position = device.position,
+                   .passes = device.block(),
+                   .start_s = device.block_start_s,
+                   .end_s = end_s,
+                   .alone_s = device.block_s,
+                   .stretched = stretches_});
 }
 
-void EventRun::EndBlock(int index) {
+void ComputeStreams::FinishBlock(int index) {
   Device& device = devices_[index];
   const RankProgram& rank = device.program();
-  const Pass* const block = rank.order->data() + device.position;
+  const Pass* const block = device.block();
   const int parts = PartsOf(*block);
   device.busy = false;
   if (device.position == device.sequence.stop()) device.sequence.Passed();
   device.position += parts;
-  device.received = false;
-  NoteEnd(device.iteration, device.clock_s);
-  summary_.simulated_ops += parts;
-  if (progress_ != nullptr) Tell();
+  iterations_.NoteEnd(device.iteration, device.clock_s);
+  record_.AddOps(parts);
+  record_.Tell();
   if (holds_) {
-    PostBehind(rank, program_.wait_rule, block, device.position,
-               device.sequence, &device.received, &device.holds);
-    PostHolds(index);
-  } else {
-    for (int part = 0; part < parts; ++part) {
-      const int32_t output = rank.lanes[block[part].lane()].output;
-      if (output >= 0) Send(index, output, block[part], device.clock_s);
-    }
+    held_.PostOutputs(PosterOf(index), rank, block, device.position,
+                      device.sequence);
+    return;
   }
+  for (int part = 0; part < parts; ++part) {
+    const int32_t output = rank.lanes[block[part].lane()].output;
+    if (output < 0 || !transfers_.Send(SenderOf(index), output, block[part],
+                                       device.clock_s)) {
+      continue;
+    }
+    Look(device.replica * program_.pp() +
+         channels_.At(device.replica, output).to_rank);
+  }
+}
+
+void ComputeStreams::EndBlock(int index) {
+  FinishBlock(index);
+  Continue(index);
+}
+
+void ComputeStreams::EndBlockAt(int index, double end_s) {
+  Device& device = devices_[index];
+  device.clock_s = end_s;
+  NoteBlock(device, end_s);
+  EndBlock(index);
+}
+
+void ComputeStreams::BeginFlow(int index) {
+  double end_s = 0;
+  const auto flow = exchanges_.Flow(index, devices_[index].iteration, &end_s);
+  if (!flow) return EndFlow(index, end_s);
+  transfers_.BeginSharing(*flow);
+}
+
+void ComputeStreams::EndFlow(int index, double end_s) {
+  const std::optional<double> over_s = exchanges_.End(index, end_s);
+  if (!over_s) return;
+  if (*over_s <= end_s) return EndBlockAt(index, *over_s);
+  devices_[index].clock_s = *over_s;
+  NoteBlock(devices_[index], *over_s);
+  timers_.At(*over_s, EventKind::kComputeEnd, index);
+}
+
+void ComputeStreams::EndHold(int index, double end_s) {
+  Device& device = devices_[index];
+  device.clock_s = std::max(device.clock_s, end_s);
+  held_.End(PosterOf(index));
+  if (!held_.Holds(index)) Continue(index);
+}
+
+void ComputeStreams::EndAttached(int index, double end_s) {
+  Device& device = devices_[index];
+  device.busy = false;
+  device.clock_s = end_s;
+  device.sequence.Taken();
 }
 
 }  // namespace pipewright

@@ -1,7 +1,8 @@
 #include "sim/engine/event_run.h"
 
 #include <algorithm>
-#include <limits>
+#include <cstddef>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,107 +10,83 @@
 #include "sim/engine/isolated_times.h"
 
 namespace pipewright {
+namespace {
 
-void EventRun::IterationBuffer::OnOp(const TraceOp& op) {
-  if (ops_.size() <= static_cast<size_t>(op.iteration)) {
-    ops_.resize(op.iteration + 1);
-  }
-  ops_[op.iteration].push_back(op);
+// Plans are spread only for links of our own.
+std::optional<int> SpreadPeers(const EngineOptions& options, int peers) {
+  if (options.native_flows) return std::nullopt;
+  return peers;
 }
 
-void EventRun::IterationBuffer::Flush(int iteration) {
-  if (ops_.size() <= static_cast<size_t>(iteration)) return;
-  for (const TraceOp& op : ops_[iteration]) sink_->OnOp(op);
-  std::vector<TraceOp>().swap(ops_[iteration]);
+const TrafficSources& Planned(TrafficSources* sources) {
+  sources->Plan();
+  return *sources;
 }
+
+}  // namespace
 
 EventRun::EventRun(const Program& program, const EngineOptions& options,
                    int spread_peers)
     : program_(program),
-      buffer_(options.trace),
-      writer_(program, options.trace == nullptr ? nullptr : &buffer_),
-      holds_(program.wait_rule != WaitRule::kBuffered),
-      time_lone_transfers_(options.time_lone_transfers),
-      share_links_(options.share_links),
-      run_ahead_(options.run_ahead && !holds_ && !program.copies_in_turn &&
-                 program.interference == nullptr),
-      progress_(options.progress) {
-  if (program.network.cluster != nullptr && share_links_ &&
-      !options.native_flows) {
-    spread_.emplace(*program.network.cluster, spread_peers);
-  }
-  const size_t devices = static_cast<size_t>(program.pp()) * program.replicas;
-  devices_.reserve(devices);
-  for (size_t device = 0; device < devices; ++device) {
-    const auto rank = static_cast<int32_t>(device % program.pp());
-    const auto replica = static_cast<int32_t>(device / program.pp());
-    devices_.emplace_back(program.OfReplica(replica), replica, rank);
-  }
-  for (int index = 0; index < program.num_classes(); ++index) {
-    most_channels_ =
-        std::max(most_channels_, program.dp_class(index).channels.size());
-  }
-  tokens_.resize(most_channels_ * program.replicas);
-  if (holds_) points_.resize(tokens_.size());
-  summary_.times.assign(program.replicas, std::vector<RankTimes>(program.pp()));
-  for (int replica = 0; replica < program.replicas; ++replica) {
-    summary_.row_of_replica.push_back(replica);
-  }
-  for (size_t group = 0; group < program.groups.size(); ++group) {
-    first_meeting_.push_back(static_cast<int>(meetings_.size()));
-    const Group& meets = program.groups[group];
-    const int instances = meets.Instances(program.replicas);
-    for (int instance = 0; instance < instances; ++instance) {
-      Meeting& meeting = meetings_.emplace_back();
-      meeting.group = static_cast<int>(group);
-      meeting.replica = meets.FirstOf(instance);
-      meeting.expected = static_cast<int>(meets.ranks.size()) *
-                         meets.ReplicasOf(program.replicas);
-    }
-  }
-  const std::vector<int> replicas = program.ReplicasOfClasses();
-  for (int index = 0; index < program.num_classes(); ++index) {
-    all_ops_ += static_cast<double>(program.dp_class(index).num_ops()) *
-                replicas[index] * program.iterations;
-  }
-  PlanTraffic();
-  if (program.interference != nullptr) PlanBeside();
-  const bool shares = std::any_of(
-      plans_.begin(), plans_.end(),
-      [](const SourcePlan& plan) { return plan.sharing != Sharing::kNone; });
-  // On shared links the end of an iteration meets the start of the next. So
-  // that the last one counted is like those before it, one more is begun.
-  issued_iterations_ =
-      program.iterations + (shares && program.iterations > 1 ? 1 : 0);
-  left_.assign(issued_iterations_, static_cast<int64_t>(devices));
-  end_s_.assign(issued_iterations_, 0);
-  first_end_s_.assign(issued_iterations_,
-                      std::numeric_limits<double>::infinity());
-  PlanParts(options);
-  // Bytes on shared links would be state that the ends do not show.
-  if (program.until_steady && !shares && beside_ == nullptr &&
-      EndsDecide(program)) {
-    ends_s_.assign(program.iterations, std::vector<double>(devices));
+      record_(program, options.trace, options.progress),
+      sources_(program.network, options.share_links,
+               SpreadPeers(options, spread_peers)),
+      channels_(program, &sources_),
+      side_sources_(program, &sources_),
+      meetings_(program, &sources_),
+      exchange_sources_(program, options.share_links, &sources_),
+      exchanges_(program, exchange_sources_, Planned(&sources_), &timers_),
+      iterations_(program, sources_.AnyShared(), !sources_.pools().empty(),
+                  &record_, &timers_),
+      transfers_(
+          program, sources_,
+          options.time_lone_transfers && exchanges_.time_lone_transfers(),
+          &channels_, &record_, &timers_),
+      streams_(program, options.share_links, sources_, side_sources_,
+               &channels_, &meetings_, &transfers_, &timers_),
+      compute_(program, options.run_ahead, &channels_, &transfers_, &streams_,
+               &exchanges_, &iterations_, &record_, &timers_),
+      parts_(program, options, sources_, transfers_.sharing()) {
+  if (program.interference != nullptr) {
+    beside_ = std::make_unique<BesideEvents>(program, &timers_);
   }
 }
 
-void EventRun::At(double date_s, Event event, uint64_t index,
-                  uint32_t version) {
-  ++summary_.timers;
-  ++outstanding_;
-  transport_->At(date_s, static_cast<uint64_t>(event) << kEventShift |
-                             (version & kVersionMask) << 32 | index);
+double EventRun::LargestTransfer() const {
+  double bytes = exchange_sources_.largest_bytes();
+  for (int index = 0; index < program_.num_classes(); ++index) {
+    const DpClass& own = program_.dp_class(index);
+    for (const Channel& channel : own.channels) {
+      bytes = std::max(bytes, channel.bytes);
+    }
+    for (const RankProgram& rank : own.ranks) {
+      for (const Lane& lane : rank.lanes) bytes = std::max(bytes, lane.bytes);
+      // An all-reduce sends up to twice its buffer over an edge.
+      for (const SideOp& op : rank.side_ops) {
+        bytes = std::max(bytes, 2 * op.bytes);
+      }
+    }
+  }
+  return bytes;
 }
 
 void EventRun::Launch(EventTransport* transport) {
-  transport_ = transport;
-  for (size_t device = 0; device < devices_.size(); ++device) {
-    BeginStart(static_cast<int>(device), program_.StartsOf(0).front());
-  }
-  for (size_t device = 0; device < devices_.size(); ++device) {
-    Continue(static_cast<int>(device));
-  }
-  ContinueAll();
+  timers_.Attach(transport);
+  compute_.Begin();
+}
+
+void EventRun::OnTimer(uint64_t code) {
+  if (!timers_.Take()) return;
+  record_.Tell();
+  Happen(code);
+  compute_.ContinueAll();
+}
+
+void EventRun::OnFlowEnd(uint32_t transfer, double now_s) {
+  if (!timers_.Take()) return;
+  record_.Tell();
+  EndTransfer(transfer, now_s);
+  compute_.ContinueAll();
 }
 
 void EventRun::Expect(uint64_t code) const {
@@ -120,212 +97,364 @@ void EventRun::Expect(uint64_t code) const {
       __builtin_prefetch(begin + at);
     }
   };
-  const auto index = static_cast<uint32_t>(code);
-  switch (static_cast<Event>(code >> kEventShift)) {
-    case Event::kComputeEnd:
-    case Event::kExchange:
-      return fetch(devices_[index]);
-    case Event::kLatencyEnd:
-    case Event::kTransferEnd:
-    case Event::kLoneEnd:
+  const uint32_t index = EventTimers::IndexOf(code);
+  switch (EventTimers::KindOf(code)) {
+    case EventKind::kComputeEnd:
+    case EventKind::kExchange:
+      return fetch(compute_[static_cast<int>(index)]);
+    case EventKind::kLatencyEnd:
+    case EventKind::kTransferEnd:
+    case EventKind::kLoneEnd:
       return fetch(transfers_[index]);
-    case Event::kQueueEnd:
-      return fetch(sharing_queues_[index]);
+    case EventKind::kQueueEnd:
+      return fetch(transfers_.sharing().queue(static_cast<int>(index)));
     default:
       return;
   }
 }
 
-void EventRun::OnTimer(uint64_t code) {
-  --outstanding_;
-  if (stopped_) return;
-  if (progress_ != nullptr) Tell();
-  Happen(code);
-  ContinueAll();
-}
-
-void EventRun::Tell() {
-  constexpr int64_t kEvery = 4096;
-  if (++events_ % kEvery != 0) return;
-  // One more iteration may be under way than is asked for.
-  progress_->At(
-      std::min(0.999, static_cast<double>(summary_.simulated_ops) / all_ops_));
-}
-
 void EventRun::Happen(uint64_t code) {
-  const auto event = static_cast<Event>(code >> kEventShift);
-  const auto index = static_cast<uint32_t>(code);
-  switch (event) {
-    case Event::kComputeEnd:
-      EndBlock(static_cast<int>(index));
-      return Continue(static_cast<int>(index));
-    case Event::kStreamEnd: {
+  const uint32_t index = EventTimers::IndexOf(code);
+  const uint32_t version = EventTimers::VersionOf(code);
+  switch (EventTimers::KindOf(code)) {
+    case EventKind::kComputeEnd:
+      return compute_.EndBlock(static_cast<int>(index));
+    case EventKind::kStreamEnd: {
       const int device = static_cast<int>(index / kNumStreams);
       const auto stream = static_cast<Stream>(index % kNumStreams);
-      const Issued& head =
-          devices_[device].queues[static_cast<int>(stream)].front();
+      const IssuedOp& head = streams_.Head(device, stream);
       return EndStreamOp(device, stream, head.ready_s, head.end_s);
     }
-    case Event::kLatencyEnd: {
-      const Transfer& transfer = transfers_[index];
-      return Share(index, transfer.start_s + transfer.latency_s);
-    }
-    case Event::kTransferEnd: {
-      const Transfer& transfer = transfers_[index];
+    case EventKind::kLatencyEnd:
+      return transfers_.EndLatency(index);
+    case EventKind::kTransferEnd: {
+      const EventTransfer& transfer = transfers_[index];
       return EndTransfer(index, transfer.start_s + transfer.alone_s);
     }
-    case Event::kMeetingEnd:
+    case EventKind::kMeetingEnd:
       return EndMeeting(static_cast<int>(index));
-    case Event::kQueueEnd:
-      return OnQueueTimer(static_cast<int>(index), VersionOf(code));
-    case Event::kLoneEnd: {
-      const Transfer& transfer = transfers_[index];
-      if (!transfer.lone ||
-          (transfer.version & kVersionMask) != VersionOf(code)) {
-        return;  // it has become a flow
-      }
-      return EndTransfer(index, transfer.lone_end_s);
+    case EventKind::kQueueEnd: {
+      double now_s = 0;
+      const auto ended = transfers_.sharing().TakeEnded(static_cast<int>(index),
+                                                        version, &now_s);
+      if (ended) EndTransfer(*ended, now_s);
+      return;
     }
-    case Event::kBesideStart:
-      return StartBeside(static_cast<Beside::Of>(VersionOf(code)), index);
-    case Event::kBesideEnd:
-      return EndBeside(index, VersionOf(code));
-    case Event::kExchange:
-      return StartExchange(static_cast<int>(index));
+    case EventKind::kLoneEnd: {
+      const auto end_s = transfers_.sharing().LoneEnd(index, version);
+      if (end_s) EndTransfer(index, *end_s);
+      return;
+    }
+    case EventKind::kBesideStart:
+      return StartBeside({static_cast<BesideEvents::Of>(version), index});
+    case EventKind::kBesideEnd:
+      return EndBeside(index, version);
+    case EventKind::kExchange:
+      return compute_.BeginFlow(static_cast<int>(index));
   }
 }
 
-void EventRun::OnFlowEnd(uint32_t transfer, double now_s) {
-  --outstanding_;
-  if (stopped_) return;
-  if (progress_ != nullptr) Tell();
-  EndTransfer(transfer, now_s);
-  ContinueAll();
+void EventRun::EndTransfer(uint32_t number, double end_s) {
+  if (beside_ != nullptr) {
+    beside_->Leave({BesideEvents::Of::kTransfer, number}, end_s);
+  }
+  const EventTransfer transfer = transfers_.End(number);
+  switch (transfer.of) {
+    case EventTransfer::Of::kChannel:
+      return EndChannel(transfer, end_s);
+    case EventTransfer::Of::kCopy:
+      streams_.EndTurn(transfer, end_s);
+      [[fallthrough]];
+    case EventTransfer::Of::kStreamOp:
+      return EndStreamOp(transfer.index, transfer.stream, transfer.start_s,
+                         end_s, transfer.side_op);
+    case EventTransfer::Of::kPeers:
+      if (streams_.EndPeers(transfer.index, transfer.stream, end_s)) {
+        EndStreamOp(transfer.index, transfer.stream,
+                    streams_.Head(transfer.index, transfer.stream).ready_s,
+                    end_s);
+      }
+      return;
+    case EventTransfer::Of::kMeeting:
+      if (meetings_.NextPhase(transfer.index)) {
+        return transfers_.Begin(
+            meetings_.Transfer(transfer.index, end_s, sources_));
+      }
+      meetings_.SetEnd(transfer.index, end_s);
+      return EndMeeting(transfer.index);
+    case EventTransfer::Of::kExchange:
+      return compute_.EndFlow(transfer.index, end_s);
+  }
 }
 
-void EventRun::NoteEnd(int iteration, double end_s) {
-  end_s_[iteration] = std::max(end_s_[iteration], end_s);
+void EventRun::EndChannel(const EventTransfer& transfer, double end_s) {
+  const Channel& channel = channels_.At(transfer.replica, transfer.index);
+  const bool of_passes = channel.kind <= ChannelKind::kGradient;
+  if (of_passes) transfers_.Tell(transfer, end_s);
+  if (!of_passes || compute_.held() == nullptr) {
+    channels_.Tokens(transfer.replica, transfer.index)
+        .Push(end_s, transfer.key);
+    return Deliver(transfer.replica, transfer.index);
+  }
+  record_.AddOps(1);
+  iterations_.NoteEnd(transfer.iteration, end_s);
+  compute_.EndHold(DeviceOf(transfer.replica, channel.from_rank), end_s);
+  compute_.EndHold(DeviceOf(transfer.replica, channel.to_rank), end_s);
 }
 
-void EventRun::BeginStart(int index, const Start& start) {
-  Device& device = devices_[index];
-  device.sequence.Begin(start);
-  device.position = device.sequence.begin();
-  device.hook_ends.Begin();
+// A token has come over a channel.
+void EventRun::Deliver(int replica, int32_t number) {
+  const Channel& channel = channels_.At(replica, number);
+  const int consumer = DeviceOf(replica, channel.to_rank);
+  if (channel.kind <= ChannelKind::kGradient) return compute_.Look(consumer);
+  Wake(consumer);
 }
 
-// The compute stream has come to the end of a start.
-void EventRun::EndStart(int index) {
-  Device& device = devices_[index];
-  const int iteration = device.iteration;
-  if (device.sequence.start().is_false) {
-    return BeginStart(index, program_.StartsOf(iteration).back());
+// Looks again at everything that waits on a device.
+void EventRun::Wake(int device) {
+  for (int stream = 0; stream < kNumStreams; ++stream) {
+    Try(device, static_cast<Stream>(stream));
   }
-  ++device.iteration;
-  first_end_s_[iteration] = std::min(first_end_s_[iteration], device.clock_s);
-  if (!ends_s_.empty()) ends_s_[iteration][index] = device.clock_s;
-  device.ended = device.iteration == issued_iterations_;
-  if (!device.ended) {
-    BeginStart(index, program_.StartsOf(device.iteration).front());
-  }
-  Done(iteration);
+  compute_.Continue(device);
 }
 
-// Everybody ended this iteration and the one before at one date, when nothing
-// was under way: this one began as the next does, and so it is the same. Ends
-// need not show it, since with thousands of sources that share links rounding
-// decides who comes first.
-bool EventRun::BeginsAnew(int iteration) const {
-  if (pools_.empty() || program_.jitter != nullptr || beside_ != nullptr ||
-      iteration <= program_.settled()) {
-    return false;
+void EventRun::EndStreamOp(int device, Stream stream, double start_s,
+                           double end_s, int32_t side_op) {
+  const IssuedOp done = streams_.End(device, stream, side_op, end_s);
+  iterations_.NoteEnd(done.iteration, end_s);
+  record_.AddOps(1);
+  if (stream == Stream::kCompute) compute_.EndAttached(device, end_s);
+  const ComputeStreams::Device& own = compute_[device];
+  TraceWriter* const trace = record_.Trace(own.replica, done.iteration);
+  if (done.item.side_op < 0) {
+    if (trace != nullptr) trace->OnCopy(own.rank, done.pass, start_s, end_s);
+    Try(device, Stream::kH2D);
+  } else {
+    if (trace != nullptr) {
+      trace->OnSideOp(own.rank, done.item.side_op, start_s, end_s);
+    }
+    const auto send = [&](int32_t channel) {
+      if (transfers_.Send(compute_.SenderOf(device), channel, Pass(), end_s)) {
+        Deliver(own.replica, channel);
+      }
+    };
+    for (const int32_t channel :
+         own.program().side_ops[done.item.side_op].outputs) {
+      send(channel);
+    }
+    if (done.item.output >= 0) send(done.item.output);
+    compute_.EndHooked(device, done, end_s);
   }
-  for (const int each : {iteration - 1, iteration}) {
-    if (first_end_s_[each] != summary_.iteration_end_s[each]) return false;
-  }
-  return true;
+  Try(device, stream);
+  iterations_.End(done.iteration);
+  compute_.Continue(device);
 }
 
-// One device or operation less; the last one ends the iteration.
-void EventRun::Done(int iteration) {
-  if (--left_[iteration] > 0) return;
-  PW_CHECK(iteration == summary_.iterations());
-  summary_.iteration_end_s.push_back(
-      std::max(end_s_[iteration],
-               iteration == 0 ? 0.0 : summary_.iteration_end_s.back()));
-  buffer_.Flush(iteration);
-  summary_.steady = IsSteady(program_, summary_.iteration_end_s) ||
-                    (iteration > program_.settled() && !ends_s_.empty() &&
-                     EndAlike(ends_s_[iteration - 1], ends_s_[iteration])) ||
-                    BeginsAnew(iteration);
-  if (summary_.iterations() == program_.iterations ||
-      (program_.until_steady && summary_.steady)) {
-    stopped_ = true;
-    transport_->Stop();
+void EventRun::EndMeeting(int number) {
+  const double start_s = meetings_.StartOf(number);
+  const double end_s = meetings_.EndOf(number);
+  if (beside_ != nullptr) {
+    beside_->Leave({BesideEvents::Of::kMeeting, static_cast<uint32_t>(number)},
+                   end_s);
   }
+  for (const auto& [device, stream] : meetings_.End(number)) {
+    EndStreamOp(device, stream, start_s, end_s);
+  }
+}
+
+void EventRun::StartBeside(BesideEvents::Owner owner) {
+  const int index = static_cast<int>(owner.index);
+  switch (owner.of) {
+    case BesideEvents::Of::kBlock: {
+      const ComputeStreams::Device& device = compute_[index];
+      return beside_->StartBlock(index, device.block_start_s, device.program(),
+                                 device.block(), device.block_s);
+    }
+    case BesideEvents::Of::kTransfer: {
+      const EventTransfer& transfer = transfers_[owner.index];
+      std::vector<int> devices = {transfer.index};
+      if (transfer.of == EventTransfer::Of::kChannel) {
+        const Channel& channel = channels_.At(transfer.replica, transfer.index);
+        devices = {DeviceOf(transfer.replica, channel.from_rank),
+                   DeviceOf(transfer.replica, channel.to_rank)};
+      }
+      return beside_->Start(owner, transfer.start_s, transfer.alone_s,
+                            *transfer.beside, std::move(devices),
+                            transfers_.IsTimed(transfer));
+    }
+    case BesideEvents::Of::kMeeting: {
+      const double start_s = meetings_.StartOf(index);
+      return beside_->Start(owner, start_s, meetings_.EndOf(index) - start_s,
+                            Interference::Kind::kCollective,
+                            meetings_.DevicesOf(index),
+                            !meetings_.Shares(index));
+    }
+  }
+}
+
+void EventRun::EndBeside(uint32_t item, uint32_t version) {
+  const auto ended = beside_->End(item, version);
+  if (!ended) return;
+  const auto [of, index] = ended->owner;
+  switch (of) {
+    case BesideEvents::Of::kBlock:
+      return compute_.EndBlockAt(static_cast<int>(index), ended->end_s);
+    case BesideEvents::Of::kTransfer:
+      return EndTransfer(index, ended->end_s);
+    case BesideEvents::Of::kMeeting:
+      meetings_.SetEnd(static_cast<int>(index), ended->end_s);
+      return EndMeeting(static_cast<int>(index));
+  }
+}
+
+int EventRun::ReplicaOf(const EventTransfer& transfer) const {
+  switch (transfer.of) {
+    case EventTransfer::Of::kChannel:
+      return transfer.replica;
+    case EventTransfer::Of::kMeeting:
+      return meetings_.ReplicaOf(transfer.index);
+    default:
+      return compute_[transfer.index].replica;
+  }
+}
+
+int EventRun::PartOfSource(int source) const {
+  const int replica = sources_.all()[source].replica;
+  PW_CHECK(replica >= 0);
+  return parts_.PartOf(replica);
+}
+
+// Some timers are stale and do nothing: those may be of any part.
+int EventRun::PartOf(uint64_t code) const {
+  const auto index = static_cast<int>(EventTimers::IndexOf(code));
+  switch (EventTimers::KindOf(code)) {
+    case EventKind::kComputeEnd:
+    case EventKind::kExchange:
+      return parts_.PartOf(compute_[index].replica);
+    case EventKind::kStreamEnd:
+      return parts_.PartOf(compute_[index / kNumStreams].replica);
+    case EventKind::kLatencyEnd:
+    case EventKind::kTransferEnd:
+    case EventKind::kLoneEnd:
+      return parts_.PartOf(ReplicaOf(transfers_[EventTimers::IndexOf(code)]));
+    case EventKind::kMeetingEnd:
+      return parts_.PartOf(meetings_.ReplicaOf(index));
+    case EventKind::kQueueEnd:
+      return parts_.PartOfQueue(index);
+    case EventKind::kBesideStart:
+    case EventKind::kBesideEnd:
+      break;
+  }
+  PW_CHECK(false);
+  return 0;
+}
+
+double EventRun::Horizon(double now_s) const {
+  if (num_parts() == 1 || timers_.stopped() || meetings_.any_open()) {
+    return now_s;
+  }
+  return parts_.Horizon(now_s, compute_.size(), [this](int index) {
+    const ComputeStreams::Device& device = compute_[index];
+    return ReplicaParts::Place{.replica = device.replica,
+                               .rank = device.rank,
+                               .iteration = device.iteration,
+                               .position = device.position,
+                               .end = device.sequence.end(),
+                               .clock_s = device.clock_s,
+                               .busy = device.busy,
+                               .ended = device.ended,
+                               .meets = streams_.WaitsForReplicas(index)};
+  });
 }
 
 absl::StatusOr<RunSummary> EventRun::Finish() {
-  if (progress_ != nullptr) progress_->At(1);
-  if (!stopped_ && outstanding_ > 0) {
-    return absl::InternalError(
-        absl::StrCat("the engine lost ", outstanding_, " timers and flows"));
+  record_.EndRun();
+  if (!timers_.stopped() && timers_.outstanding() > 0) {
+    return absl::InternalError(absl::StrCat(
+        "the engine lost ", timers_.outstanding(), " timers and flows"));
   }
-  if (!stopped_) return absl::FailedPreconditionError(Deadlock());
-  summary_.passes = program_.num_passes();
-  // What each rank of a class takes, [class][rank]; where it may be longer it
-  // has been added up.
-  const bool known =
-      program_.jitter == nullptr && beside_ == nullptr && !exchanges_.any;
+  if (!timers_.stopped()) return absl::FailedPreconditionError(Deadlock());
+  RunSummary summary;
+  summary.times = record_.times();
+  for (int replica = 0; replica < program_.replicas; ++replica) {
+    summary.row_of_replica.push_back(replica);
+  }
+  summary.iteration_end_s = iterations_.ends_s();
+  summary.steady = iterations_.steady();
+  summary.passes = program_.num_passes();
+  summary.simulated_ops = record_.ops();
+  summary.flows = timers_.flows();
+  summary.timers = timers_.timers();
+  summary.apart = parts_.stretches();
+  AddBusyTimes(&summary);
+  summary.bytes_sent = CountBytesSent(program_);
+  return summary;
+}
+
+// What each rank of a class takes; where it may be longer it has been added up.
+void EventRun::AddBusyTimes(RunSummary* summary) const {
+  if (program_.jitter != nullptr || beside_ != nullptr || exchanges_.any()) {
+    return;
+  }
   std::vector<std::vector<double>> busy_s(program_.num_classes());
-  for (int index = 0; index < program_.num_classes() && known; ++index) {
+  for (int index = 0; index < program_.num_classes(); ++index) {
     for (int rank = 0; rank < program_.pp(); ++rank) {
       busy_s[index].push_back(program_.BusySeconds(rank, index));
     }
   }
-  for (int replica = 0; replica < program_.replicas && known; ++replica) {
+  for (int replica = 0; replica < program_.replicas; ++replica) {
     for (int rank = 0; rank < program_.pp(); ++rank) {
-      summary_.times[replica][rank].busy_s =
+      summary->times[replica][rank].busy_s =
           busy_s[program_.ClassOf(replica)][rank];
     }
   }
-  summary_.bytes_sent = CountBytesSent(program_);
-  return summary_;
+}
+
+// What the rank of a device waits for beside the inputs of passes, a line each.
+std::string EventRun::WaitingOf(int device) const {
+  const ComputeStreams::Device& own = compute_[device];
+  std::string waiting;
+  for (int stream = 0; stream < kNumStreams; ++stream) {
+    const auto of = static_cast<Stream>(stream);
+    if (streams_.IsIdle(device, of)) continue;
+    const int32_t side_op = streams_.Head(device, of).item.side_op;
+    if (side_op < 0) continue;
+    absl::StrAppend(&waiting, "\nrank ", own.rank, " waits for ",
+                    OpKindName(own.program().side_ops[side_op].kind));
+  }
+  const HeldTransfers* const held = compute_.held();
+  if (held != nullptr && held->Holds(device)) {
+    const Handshake& posted = held->LastOf(device);
+    absl::StrAppend(&waiting, "\nrank ", own.rank, " is held by the ",
+                    posted.send ? "send" : "receive", " of ",
+                    PassToString(*own.own->schedule, posted.pass));
+  }
+  return waiting;
 }
 
 std::string EventRun::Deadlock() const {
   // Show a replica that has not ended.
-  size_t first = 0;
-  while (first + 1 < devices_.size() && devices_[first].ended) ++first;
+  int first = 0;
+  while (first + 1 < compute_.size() && compute_[first].ended) ++first;
   first -= first % program_.pp();
   std::vector<int64_t> positions;
   std::string waiting;
   for (int rank = 0; rank < program_.pp(); ++rank) {
-    const Device& device = devices_[first + rank];
+    const ComputeStreams::Device& device = compute_[first + rank];
     positions.push_back(
         device.ended ? static_cast<int64_t>(device.program().order->size())
                      : device.position);
-    for (const Fifo<Issued>& queue : device.queues) {
-      if (queue.empty() || queue.front().item.side_op < 0) continue;
-      absl::StrAppend(
-          &waiting, "\nrank ", rank, " waits for ",
-          OpKindName(
-              device.program().side_ops[queue.front().item.side_op].kind));
-    }
-    if (device.awaited > 0) {
-      absl::StrAppend(&waiting, "\nrank ", rank, " is held by the ",
-                      device.posted.send ? "send" : "receive", " of ",
-                      PassToString(*device.own->schedule, device.posted.pass));
-    }
+    absl::StrAppend(&waiting, WaitingOf(first + rank));
   }
-  return absl::StrCat("deadlock in iteration ", summary_.iterations(), " (",
-                      WaitRuleName(program_.wait_rule), " transfers):\n",
+  return absl::StrCat("deadlock in iteration ", iterations_.ends_s().size(),
+                      " (", WaitRuleName(program_.wait_rule), " transfers):\n",
                       BlockedGrid(program_, positions,
-                                  program_.ClassOf(devices_[first].replica)),
+                                  program_.ClassOf(compute_[first].replica)),
                       waiting,
-                      holds_ ? "\n(buffered transfers block no rank and may "
-                               "run where these wait for each other)"
-                             : "");
+                      compute_.held() != nullptr
+                          ? "\n(buffered transfers block no rank and may "
+                            "run where these wait for each other)"
+                          : "");
 }
 
 }  // namespace pipewright

@@ -1,15 +1,12 @@
-// What can send over which links: the sources of traffic of a run, and how
-// each of them is to travel.
+#include "sim/engine/event_traffic.h"
+
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <tuple>
-#include <utility>
 
-#include "sim/engine/event_run.h"
+#include "sim/program/network_time.h"
 
 namespace pipewright {
-
 namespace {
 
 // Several streams copy in this direction.
@@ -26,37 +23,28 @@ bool UsesHostToo(const RankProgram& rank) {
 
 }  // namespace
 
-int EventRun::AddSource(FlowBundle flows, bool overlaps_itself) {
-  if (flows.loads.empty()) return -1;
-  sources_.push_back(
-      {.flows = std::move(flows), .overlaps_itself = overlaps_itself});
+TrafficSources::TrafficSources(const Network& network, bool share_links,
+                               std::optional<int> spread_peers)
+    : cluster_(network.cluster.get()), share_links_(share_links) {
+  if (cluster_ != nullptr && share_links_ && spread_peers.has_value()) {
+    spread_.emplace(*cluster_, *spread_peers);
+  }
+}
+
+int TrafficSources::Add(TrafficSource source) {
+  if (source.flows.loads.empty()) return -1;
+  sources_.push_back(std::move(source));
   return static_cast<int>(sources_.size()) - 1;
 }
 
-double EventRun::LargestTransfer() const {
-  double bytes = exchanges_.largest_bytes;
-  for (int index = 0; index < program_.num_classes(); ++index) {
-    const DpClass& own = program_.dp_class(index);
-    for (const Channel& channel : own.channels) {
-      bytes = std::max(bytes, channel.bytes);
-    }
-    for (const RankProgram& rank : own.ranks) {
-      for (const Lane& lane : rank.lanes) bytes = std::max(bytes, lane.bytes);
-      // An all-reduce sends up to twice its buffer over an edge.
-      for (const SideOp& op : rank.side_ops) {
-        bytes = std::max(bytes, 2 * op.bytes);
-      }
-    }
-  }
-  return bytes;
+int TrafficSources::AddSpread(const SpreadPlanner::Key& key,
+                              const std::vector<std::pair<int, int>>& pairs) {
+  sources_.push_back(spread_->Add(key, pairs));
+  return static_cast<int>(sources_.size()) - 1;
 }
 
-void EventRun::PlanTraffic() {
-  PlanChannels();
-  PlanSideOps();
-  PlanExchangeSources();
-  if (program_.network.cluster == nullptr) return;
-  const Cluster& cluster = *program_.network.cluster;
+void TrafficSources::Plan() {
+  if (cluster_ == nullptr) return;
   std::vector<LinkId> pooled;
   if (spread_) {
     pools_ = spread_->Finish();
@@ -64,37 +52,52 @@ void EventRun::PlanTraffic() {
       for (const SpreadLoad& load : pool.loads) pooled.push_back(load.link);
     }
   }
-  plans_ = PlanSharing(cluster, sources_, pooled);
+  plans_ = PlanSharing(*cluster_, sources_, pooled);
   if (!share_links_) {
     for (SourcePlan& plan : plans_) plan.sharing = Sharing::kNone;
   }
-  link_use_.resize(cluster.links().size());
-  // Nobody is ever alone where something is spread or meets what is.
-  for (const LinkId link : pooled) link_use_[link].transfers = 2;
-  for (const TrafficSource& source : sources_) {
-    if (source.pool < 0) continue;
-    for (const LinkLoad& load : source.flows.loads) {
-      link_use_[load.link].transfers = 2;
+}
+
+bool TrafficSources::AnyShared() const {
+  return std::any_of(plans_.begin(), plans_.end(), [](const SourcePlan& plan) {
+    return plan.sharing != Sharing::kNone;
+  });
+}
+
+// A channel overlaps itself when a transfer can take longer than the rank
+// needs to produce the next one.
+EventChannels::EventChannels(const Program& program, TrafficSources* sources)
+    : program_(program) {
+  std::vector<std::vector<double>> spacing_s;  // [class][channel]
+  for (int index = 0; index < program.num_classes(); ++index) {
+    const DpClass& own = program.dp_class(index);
+    most_channels_ = std::max(most_channels_, own.channels.size());
+    spacing_s.push_back(SpacingOf(own));
+  }
+  tokens_.resize(most_channels_ * program.replicas);
+  seconds_.resize(tokens_.size(), 0);
+  source_.resize(tokens_.size(), -1);
+  const bool holds = program.wait_rule != WaitRule::kBuffered;
+  for (int replica = 0; replica < program.replicas; ++replica) {
+    const DpClass& own = program.OfReplica(replica);
+    for (size_t index = 0; index < own.channels.size(); ++index) {
+      const Channel& channel = own.channels[index];
+      const size_t slot = SlotOf(replica, static_cast<int32_t>(index));
+      const double alone_s = TransferSeconds(program, channel, replica);
+      seconds_[slot] = alone_s;
+      if (channel.from_rank == channel.to_rank) continue;
+      source_[slot] = sources->Add(
+          {.flows = FlowsBetween(program.network, replica, channel.from_rank,
+                                 channel.to_rank),
+           .overlaps_itself =
+               !holds && alone_s > spacing_s[program.ClassOf(replica)][index],
+           .replica = replica});
     }
   }
-  queue_of_source_.assign(sources_.size(), -1);
-  std::vector<int> queue_of_link(cluster.links().size(), -1);
-  for (size_t source = 0; source < plans_.size(); ++source) {
-    if (plans_[source].sharing != Sharing::kQueue) continue;
-    int& queue = queue_of_link[plans_[source].link];
-    if (queue < 0) {
-      queue = static_cast<int>(sharing_queues_.size());
-      sharing_queues_.emplace_back(
-          cluster.links()[plans_[source].link].bytes_per_s);
-    }
-    queue_of_source_[source] = queue;
-  }
-  queue_timers_.resize(sharing_queues_.size());
-  PlanExchangeSteps();
 }
 
 // [channel] the least time between two passes that feed it.
-std::vector<double> EventRun::SpacingOf(const DpClass& own) const {
+std::vector<double> EventChannels::SpacingOf(const DpClass& own) const {
   std::vector<double> spacing_s(own.channels.size(),
                                 std::numeric_limits<double>::infinity());
   // With noise or interference nothing is known beforehand.
@@ -118,38 +121,41 @@ std::vector<double> EventRun::SpacingOf(const DpClass& own) const {
   return spacing_s;
 }
 
-// A channel overlaps itself when a transfer can take longer than the rank
-// needs to produce the next one.
-void EventRun::PlanChannels() {
-  std::vector<std::vector<double>> spacing_s;  // [class][channel]
-  for (int index = 0; index < program_.num_classes(); ++index) {
-    spacing_s.push_back(SpacingOf(program_.dp_class(index)));
+SideSources::SideSources(const Program& program, TrafficSources* sources)
+    : program_(program) {
+  const int devices = program.pp() * program.replicas;
+  for (int device = 0; device < devices; ++device) {
+    AddCopies(device, sources);
+    AddHostOps(device, sources);
+    AddOneSided(device, sources);
   }
-  channel_s_.resize(tokens_.size(), 0);
-  channel_source_.resize(tokens_.size(), -1);
-  for (int replica = 0; replica < program_.replicas; ++replica) {
-    const DpClass& own = program_.OfReplica(replica);
-    for (size_t index = 0; index < own.channels.size(); ++index) {
-      const Channel& channel = own.channels[index];
-      const size_t slot = SlotOf(replica, static_cast<int32_t>(index));
-      const double alone_s = TransferSeconds(program_, channel, replica);
-      channel_s_[slot] = alone_s;
-      if (channel.from_rank == channel.to_rank) continue;
-      channel_source_[slot] = AddSource(
-          FlowsBetween(program_.network, replica, channel.from_rank,
-                       channel.to_rank),
-          !holds_ && alone_s > spacing_s[program_.ClassOf(replica)][index]);
-    }
+}
+
+void SideSources::AddCopies(int device, TrafficSources* sources) {
+  const RankProgram& rank = RankProgramOf(device);
+  const bool copies =
+      std::any_of(rank.lanes.begin(), rank.lanes.end(),
+                  [](const Lane& lane) { return lane.bytes > 0; });
+  if (!copies) return;
+  for (const bool to_host : {true, false}) {
+    const int source =
+        sources->Add({.flows = HostFlows(program_.network, ReplicaOf(device),
+                                         RankOf(device), to_host),
+                      .overlaps_itself = CopiesBeside(rank, to_host),
+                      .of_host = UsesHostToo(rank),
+                      .replica = ReplicaOf(device)});
+    if (source < 0) continue;
+    const Stream stream = to_host ? Stream::kD2H : Stream::kH2D;
+    side_source_[SideKey(device, CopyIndex(stream))] = source;
   }
 }
 
 // What a host does for a device: one source for the copies of each direction,
 // those of passes included, which several streams make at once, and one for
 // each kind of work.
-void EventRun::PlanHostOps(int index) {
-  const Device& device = devices_[index];
-  const std::vector<SideOp>& side_ops = device.program().side_ops;
+void SideSources::AddHostOps(int device, TrafficSources* sources) {
   if (program_.network.cluster == nullptr) return;
+  const std::vector<SideOp>& side_ops = RankProgramOf(device).side_ops;
   std::map<std::tuple<OpKind, double, double>, int> known;
   for (size_t number = 0; number < side_ops.size(); ++number) {
     const SideOp& op = side_ops[number];
@@ -158,98 +164,82 @@ void EventRun::PlanHostOps(int index) {
         known.try_emplace({op.kind, op.host_bytes_each, op.most_per_s}, -1);
     int& source = entry->second;
     if (is_new && IsHostCopy(op.kind)) {
-      const Stream stream =
-          op.kind == OpKind::kCopyOut ? Stream::kD2H : Stream::kH2D;
-      const auto of_passes =
-          side_source_.find(SideKey(index, -1 - static_cast<int>(stream)));
-      if (of_passes != side_source_.end()) source = of_passes->second;
+      source = OfCopies(
+          device, op.kind == OpKind::kCopyOut ? Stream::kD2H : Stream::kH2D);
     }
     if (is_new && source < 0) {
-      source = AddSource(HostOpFlows(program_, op, device.replica, device.rank),
-                         IsHostCopy(op.kind));
-      if (source >= 0) {
-        sources_[source].most_per_s = HostLimit(op);
-        sources_[source].of_host = true;
-      }
+      source =
+          sources->Add({.flows = HostOpFlows(program_, op, ReplicaOf(device),
+                                             RankOf(device)),
+                        .overlaps_itself = IsHostCopy(op.kind),
+                        .most_per_s = HostLimit(op),
+                        .of_host = true,
+                        .replica = ReplicaOf(device)});
     }
     if (source < 0) continue;
-    side_source_[SideKey(index, static_cast<int>(number))] = source;
+    side_source_[SideKey(device, static_cast<int>(number))] = source;
   }
 }
 
-// One that the meeting has already; -1: none.
-int EventRun::SourceOfPhase(const Meeting& meeting,
-                            const std::vector<LinkLoad>& loads) const {
-  for (const auto& [key, plan] : meeting.plans) {
-    for (const int source : plan.sources) {
-      if (source >= 0 && sources_[source].flows.loads == loads) return source;
+void SideSources::AddOneSided(int device, TrafficSources* sources) {
+  const std::vector<SideOp>& side_ops = RankProgramOf(device).side_ops;
+  for (size_t number = 0; number < side_ops.size(); ++number) {
+    const SideOp& op = side_ops[number];
+    if (!IsOneSided(op.kind)) continue;
+    if (op.peers != nullptr) {
+      AddPeers(device, op, sources);
+      continue;
     }
+    const int source =
+        sources->Add({.flows = OneSidedFlows(program_, op, ReplicaOf(device),
+                                             RankOf(device)),
+                      .replica = ReplicaOf(device)});
+    if (source < 0) continue;
+    side_source_[SideKey(device, static_cast<int>(number))] = source;
   }
-  return -1;
 }
 
-void EventRun::PlanSideOps() {
-  for (size_t index = 0; index < devices_.size(); ++index) {
-    const Device& device = devices_[index];
-    const RankProgram& rank = device.program();
-    bool copies = false;
-    for (const Lane& lane : rank.lanes) copies |= lane.bytes > 0;
-    for (const bool to_host : {true, false}) {
-      if (!copies) break;
-      const Stream stream = to_host ? Stream::kD2H : Stream::kH2D;
-      const int source = AddSource(
-          HostFlows(program_.network, device.replica, device.rank, to_host),
-          CopiesBeside(rank, to_host));
-      if (source < 0) continue;
-      sources_[source].of_host = UsesHostToo(rank);
-      side_source_[SideKey(static_cast<int>(index),
-                           -1 - static_cast<int>(stream))] = source;
+void SideSources::AddPeers(int device, const SideOp& op,
+                           TrafficSources* sources) {
+  if (program_.network.cluster == nullptr) return;
+  const auto [known, is_new] = peer_sources_.try_emplace(PeerKeyOf(device, op));
+  if (!is_new) return;
+  const auto add = [&](int step, int peer) {
+    return sources->Add(
+        {.flows = PeerFlows(program_, op, step, peer, ReplicaOf(device),
+                            RankOf(device))});
+  };
+  const auto steps = static_cast<int>(op.peers->steps.size());
+  for (int step = 0; step < steps; ++step) {
+    std::vector<int>& of_step = known->second.emplace_back();
+    const size_t peers = op.peers->steps[step].peers.size();
+    if (!op.peers->steps[step].apart) {
+      of_step.push_back(sources->Spreads(peers)
+                            ? AddSpread(device, op, step, sources)
+                            : add(step, -1));
+      continue;
     }
-    PlanHostOps(static_cast<int>(index));
-    for (size_t side_op = 0; side_op < rank.side_ops.size(); ++side_op) {
-      const SideOp& op = rank.side_ops[side_op];
-      if (!IsOneSided(op.kind)) continue;
-      if (op.peers != nullptr) {
-        PlanPeers(static_cast<int>(index), op);
-        continue;
-      }
-      const int source = AddSource(
-          OneSidedFlows(program_, op, device.replica, device.rank), false);
-      if (source < 0) continue;
-      side_source_[SideKey(static_cast<int>(index),
-                           static_cast<int>(side_op))] = source;
+    for (size_t peer = 0; peer < peers; ++peer) {
+      of_step.push_back(add(step, static_cast<int>(peer)));
     }
   }
-  for (Meeting& meeting : meetings_) {
-    const Group& group = program_.groups[meeting.group];
-    const std::vector<Member> members =
-        GroupMembers(program_, group, meeting.replica);
-    // If it spans replicas, those of all classes meet alike.
-    for (const SideOp& op :
-         program_.OfReplica(meeting.replica).ranks[group.ranks[0]].side_ops) {
-      if (op.group != meeting.group) continue;
-      const auto [known, is_new] =
-          meeting.plans.try_emplace(CollectiveKeyOf(op));
-      if (!is_new) continue;
-      Meeting::Plan& plan = known->second;
-      static_cast<CollectivePlan&>(plan) =
-          PlanCollective(program_, op, members);
-      // Phases over the same links are one source, whatever they carry: those
-      // of one meeting never meet.
-      for (const CollectivePhase& phase : plan.phases) {
-        int source = SourceOfPhase(meeting, phase.loads);
-        if (source < 0) source = AddSource({.loads = phase.loads}, false);
-        plan.sources.push_back(source);
-      }
-      const bool sends = plan.ring && plan.bytes_per_edge > 0;
-      // All rings of a group use the same links.
-      FlowBundle flows = {.loads = std::move(plan.loads)};
-      plan.loads.clear();
-      if (sends && meeting.source < 0) {
-        meeting.source = AddSource(std::move(flows), false);
-      }
-    }
-  }
+}
+
+int SideSources::AddSpread(int device, const SideOp& op, int step,
+                           TrafficSources* sources) const {
+  const PeerPlan& plan = *op.peers;
+  const int part = plan.node_size * plan.nodes;  // 0: all replicas
+  const int replica = ReplicaOf(device);
+  return sources->AddSpread(
+      {op.kind == OpKind::kPull, RankOf(device), part == 0 ? 0 : replica / part,
+       plan.steps[step].peers.size()},
+      PeerPairs(program_, op, step, -1, replica, RankOf(device)));
+}
+
+const std::vector<std::vector<int>>* SideSources::OfPeers(
+    int device, const SideOp& op) const {
+  const auto found = peer_sources_.find(PeerKeyOf(device, op));
+  return found == peer_sources_.end() ? nullptr : &found->second;
 }
 
 }  // namespace pipewright

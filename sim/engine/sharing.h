@@ -24,6 +24,8 @@ struct TrafficSource {
   bool of_host = false;
   // Sources of one owner never meet each other; below 0: it is its own.
   int owner = -1;
+  // Data-parallel replica that sends; below 0: several do.
+  int replica = -1;
   // What is not in `flows` is in this pool (spread.h); below 0: all is.
   int pool = -1;
 };

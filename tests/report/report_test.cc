@@ -238,6 +238,9 @@ TEST_CASE("report: times, bytes and texts read well", "[report]") {
   CHECK(FormatPercent(1.0 / 12) == "8.33 %");
   CHECK(FormatChange(1.0 / 12) == "+8.33 %");
   CHECK(FormatChange(-0.5) == "-50.00 %");
+  CHECK(ByteUnitFor(3 * 1024.0 * 1024).name == "MiB");
+  CHECK(ByteUnitFor(1024.0 * 1024 * 1024).bytes == 1024.0 * 1024 * 1024);
+  CHECK(ByteUnitFor(1023).name == "B");
   CHECK(ReportLine("busy", "4 ms", "of the busiest rank") ==
         "busy                 4 ms  of the busiest rank\n");
   CHECK(

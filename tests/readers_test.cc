@@ -36,36 +36,53 @@ const std::map<std::string, std::string>& OwnWays() {
   return ways;
 }
 
-TEST_CASE("readers: no file is opened but through one place", "[layering]") {
-  const std::regex opens(
-      R"(\b(std::)?(i|o)?fstream\b|\bf(re)?open\s*\(|::open(at)?\s*\(|)"
-      R"(\bgzopen\s*\(|\bmmap\s*\(|\bopenat\s*\()");
-  std::vector<std::string> found;
-  std::set<std::string> used;
+// Files of the product, below the root.
+std::vector<std::string> Sources() {
+  std::vector<std::string> names;
   for (const char* const folder :
        {"sim", "calibrate", "execute", "schedules", "topologies"}) {
     for (const auto& entry : std::filesystem::recursive_directory_iterator(
              testing::SourcePath(folder))) {
       const std::string path = entry.path().string();
       if (!absl::EndsWith(path, ".cc") && !absl::EndsWith(path, ".h")) continue;
-      const std::string name = path.substr(testing::SourcePath("").size());
-      const std::string text = ReadFile(path).value();
-      int number = 0;
-      for (const absl::string_view line : absl::StrSplit(text, '\n')) {
-        ++number;
-        const std::string code(line.substr(0, line.find("//")));
-        if (!std::regex_search(code, opens)) continue;
-        if (OwnWays().count(name) > 0) {
-          used.insert(name);
-        } else {
-          found.push_back(absl::StrCat(name, ":", number, ": ", code));
-        }
+      names.push_back(path.substr(testing::SourcePath("").size()));
+    }
+  }
+  return names;
+}
+
+TEST_CASE("readers: no file is opened but through one place", "[layering]") {
+  const std::regex opens(
+      R"(\b(std::)?(i|o)?fstream\b|\bf(re)?open\s*\(|::open(at)?\s*\(|)"
+      R"(\bgzopen\s*\(|\bmmap\s*\(|\bopenat\s*\()");
+  std::vector<std::string> found;
+  std::set<std::string> used;
+  for (const std::string& name : Sources()) {
+    const std::string text = ReadFile(testing::SourcePath(name)).value();
+    int number = 0;
+    for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+      ++number;
+      const std::string code(line.substr(0, line.find("//")));
+      if (!std::regex_search(code, opens)) continue;
+      if (OwnWays().count(name) > 0) {
+        used.insert(name);
+      } else {
+        found.push_back(absl::StrCat(name, ":", number, ": ", code));
       }
     }
   }
   INFO(absl::StrJoin(found, "\n"));
   CHECK(found.empty());
   CHECK(used.size() == OwnWays().size());
+}
+
+TEST_CASE("readers: pictures are written in one place", "[layering]") {
+  std::vector<std::string> found;
+  for (const std::string& name : Sources()) {
+    const std::string text = ReadFile(testing::SourcePath(name)).value();
+    if (absl::StrContains(text, "<svg")) found.push_back(name);
+  }
+  CHECK(found == std::vector<std::string>{"sim/report/svg_parts.cc"});
 }
 
 }  // namespace

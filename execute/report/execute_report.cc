@@ -22,10 +22,6 @@ using Values = std::vector<double>;  // [rank]
 
 constexpr size_t kMaxRows = 256;
 
-std::string SignedPercent(double part) {
-  return absl::StrFormat("%+.2f %%", 100 * part);
-}
-
 std::string StepsText(const ExecuteReport& report, const char* between) {
   return absl::StrJoin(report.step_s, between,
                        [](std::string* out, double seconds) {
@@ -58,7 +54,7 @@ std::string BesidePredicted(std::string (*format)(double), double measured,
   const std::optional<double> error = ErrorOf(measured, predicted, rank);
   if (!error) return "";
   return absl::StrCat(", ", format(predicted[rank]), " predicted (",
-                      SignedPercent(*error), ")");
+                      FormatChange(*error), ")");
 }
 
 template <typename Value>
@@ -190,21 +186,18 @@ std::string MemoryLines(const ExecuteReport& report) {
 }
 
 std::string HowSection(const ExecuteReport& report) {
-  std::string list = "<dl class=\"words\">\n";
-  const auto add = [&list](const char* word, absl::string_view meaning) {
-    absl::StrAppend(&list, "<dt>", word, "</dt><dd>", EscapeXml(meaning),
-                    "</dd>\n");
-  };
-  add("how", HowExecuted(report));
-  add("steps", StepsText(report, ", "));
+  HtmlWords words = {{"how", HowExecuted(report)},
+                     {"steps", StepsText(report, ", ")}};
   if (report.predicted_iteration_s) {
-    add("predicted",
-        absl::StrCat(PredictionInWords(report), " of what was measured"));
+    words.emplace_back("predicted", absl::StrCat(PredictionInWords(report),
+                                                 " of what was measured"));
   }
-  if (report.predicted_interval) add("90 % of steps", IntervalInWords(report));
-  if (report.replay) add("replay", ReplayInWords(report));
-  add("not validated", NotValidated(report));
-  return SectionHtml("executed", "Executed", absl::StrCat(list, "</dl>\n"));
+  if (report.predicted_interval) {
+    words.emplace_back("90 % of steps", IntervalInWords(report));
+  }
+  if (report.replay) words.emplace_back("replay", ReplayInWords(report));
+  words.emplace_back("not validated", NotValidated(report));
+  return SectionHtml("executed", "Executed", WordsHtml(words));
 }
 
 // <p>, red if the check that it tells of does not hold.
@@ -286,7 +279,7 @@ std::string MeasuredSection(const ExecuteReport& report) {
                              ? ErrorOf(measured[rank], predicted, rank)
                              : std::nullopt;
       table.rows[rank].push_back(format(predicted[rank]));
-      table.rows[rank].push_back(error ? SignedPercent(*error) : "");
+      table.rows[rank].push_back(error ? FormatChange(*error) : "");
     }
   };
   add("span", FormatSeconds, spans, report.predicted_span_s,

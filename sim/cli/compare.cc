@@ -13,7 +13,6 @@
 #include "sim/analysis/compare/comparison.h"
 #include "sim/analysis/compare/foreign_trace.h"
 #include "sim/analysis/compare/log_report.h"
-#include "sim/analysis/compare/overlay_svg.h"
 #include "sim/analysis/compare/run_summary.h"
 #include "sim/base/file.h"
 #include "sim/base/gzip.h"
@@ -36,7 +35,6 @@ struct CompareVerb {
   std::string limit;
   bool summary = false;
   int iteration = -1;
-  bool json = false;
   OutputFiles files;
   std::vector<CLI::Option*> of_others;  // traces of other programs
   std::vector<CLI::Option*> of_traces;  // no logs
@@ -116,8 +114,8 @@ absl::Status CompareVerb::Summarize() {
   PW_ASSIGN_OR_RETURN(std::vector<ExecutedRow> rows,
                       ParseExecutedTable(content, simulated));
   PW_ASSIGN_OR_RETURN(const RunsSummary runs, SummarizeRuns(std::move(rows)));
-  files.Put("-o",
-            json ? absl::StrCat(RunsToJson(runs), "\n") : RunsToText(runs));
+  files.Put("-o", files.json() ? absl::StrCat(RunsToJson(runs), "\n")
+                               : RunsToText(runs));
   if (files.wanted("--svg")) files.Put("--svg", RunsSvg(runs));
   if (files.wanted("--html")) files.Put("--html", RunsHtml(runs));
   PW_RETURN_IF_ERROR(files.Write());
@@ -158,14 +156,14 @@ absl::Status CompareVerb::CompareLog(std::optional<double> most) {
     PW_ASSIGN_OR_RETURN(predicted, PredictionOfReport(report, simulated));
   }
   PrintWarnings(log.warnings);
-  files.Put("-o", json ? absl::StrCat(LogToJson(log, steps, &predicted), "\n")
-                       : LogToText(log, steps, &predicted));
+  files.Put("-o", files.json()
+                      ? absl::StrCat(LogToJson(log, steps, &predicted), "\n")
+                      : LogToText(log, steps, &predicted));
   PW_RETURN_IF_ERROR(files.Write());
   return WithinLimit(StepError(predicted, steps), most);
 }
 
 absl::Status CompareVerb::Run() {
-  if (json) files.SetFormat("-o", FileFormat::kJson);
   files.Reads("SIM", simulated);
   for (const std::string& path : measured) files.Reads("MEASURED", path);
   PW_RETURN_IF_ERROR(files.Check());
@@ -193,8 +191,9 @@ absl::Status CompareVerb::Run() {
   run.warnings.insert(run.warnings.begin(), warnings.begin(), warnings.end());
   PW_ASSIGN_OR_RETURN(const TraceComparison comparison,
                       Compare(run, simulated_run, measured_run, iteration));
-  files.Put("-o", json ? absl::StrCat(ComparisonToJson(comparison), "\n")
-                       : ComparisonToText(comparison));
+  files.Put("-o", files.json()
+                      ? absl::StrCat(ComparisonToJson(comparison), "\n")
+                      : ComparisonToText(comparison));
   if (files.wanted("--svg")) {
     OverlayOptions options;
     options.iteration = comparison.iteration;
@@ -266,11 +265,8 @@ void AddCompare(CLI::App* app, Action* action) {
                  "the median)"),
       "N");
   compare->skip_given = compare->of_others.back();
-  verb->add_flag("--json", compare->json, "one JSON object on standard output")
-      ->group("Output");
   OutputFiles& files = compare->files;
-  files.AddTo(verb, "-o", "the report, instead of standard output",
-              FileFormat::kText);
+  files.AddReport(verb, "the report");
   files.AddTo(verb, "--svg", "picture of both timelines on one axis",
               FileFormat::kSvg);
   files.AddTo(verb, "--html", "report as one page", FileFormat::kHtml);

@@ -12,7 +12,7 @@
 #include "sim/analysis/diagnose/kineto_job.h"
 #include "sim/analysis/diagnose/read_table.h"
 #include "sim/analysis/diagnose/trace_job.h"
-#include "sim/analysis/plot/heat_map.h"
+#include "sim/analysis/plot/figure.h"
 #include "sim/base/gzip.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
@@ -34,20 +34,15 @@ constexpr size_t kMostPageRows = 256;
 // A picture with more cells is longer than a page is of use.
 constexpr size_t kMostTimelineRows = 64;
 
-std::string Picture(const std::string& svg) {
-  return absl::StrCat("<div class=\"grid scroll\" tabindex=\"0\">\n", svg,
-                      "</div>\n");
-}
-
 std::string WhatIfPage(const std::string& head,
                        const std::vector<JobWhatIf>& list, bool gaps) {
   HtmlTable table;
   table.header = {head, "keep", "faster if ideal"};
   if (gaps) table.header.push_back("gaps");
   for (const JobWhatIf& what : list) {
-    table.rows.push_back(
-        {what.name, absl::StrFormat("%.4f", what.slowdown_keep),
-         absl::StrFormat("%+.2f %%", 100 * (what.speedup_fix - 1))});
+    table.rows.push_back({what.name,
+                          absl::StrFormat("%.4f", what.slowdown_keep),
+                          FormatChange(what.speedup_fix - 1)});
     if (gaps) {
       table.rows.back().push_back(
           absl::StrFormat("%+.3f ms", 1e3 * what.gap_s));
@@ -60,10 +55,9 @@ std::string StepTable(const Diagnosis& diagnosis) {
   HtmlTable table;
   table.header = {"step", "recorded", "without gaps", "gap error"};
   for (const StepAnswer& step : diagnosis.steps) {
-    table.rows.push_back({absl::StrCat(step.step),
-                          FormatSeconds(step.recorded_s),
-                          FormatSeconds(step.no_gap_s),
-                          absl::StrFormat("%+.2f %%", 100 * step.gap_error)});
+    table.rows.push_back(
+        {absl::StrCat(step.step), FormatSeconds(step.recorded_s),
+         FormatSeconds(step.no_gap_s), FormatChange(step.gap_error)});
   }
   return TableHtml(table, kMostPageRows);
 }
@@ -71,13 +65,12 @@ std::string StepTable(const Diagnosis& diagnosis) {
 std::string Answers(const Diagnosis& diagnosis) {
   HtmlTable table;
   table.header = {"step", "time"};
-  table.rows = {
-      {"recorded", FormatSeconds(diagnosis.recorded_s)},
-      {"re-created without gaps", FormatSeconds(diagnosis.no_gap_s)},
-      {"gap error", absl::StrFormat("%+.2f %%", 100 * diagnosis.gap_error)},
-      {"ideal", FormatSeconds(diagnosis.ideal_s)},
-      {"slowdown by stragglers",
-       absl::StrFormat("%.4f", diagnosis.straggler_slowdown)}};
+  table.rows = {{"recorded", FormatSeconds(diagnosis.recorded_s)},
+                {"re-created without gaps", FormatSeconds(diagnosis.no_gap_s)},
+                {"gap error", FormatChange(diagnosis.gap_error)},
+                {"ideal", FormatSeconds(diagnosis.ideal_s)},
+                {"slowdown by stragglers",
+                 absl::StrFormat("%.4f", diagnosis.straggler_slowdown)}};
   return TableHtml(table, kMostPageRows);
 }
 
@@ -98,12 +91,13 @@ std::string WorkerHeatMap(const MeasuredJob& job, const Diagnosis& diagnosis) {
 std::string DiagnosisHtml(const MeasuredJob& job, const Diagnosis& diagnosis) {
   const std::string title = absl::StrCat("Diagnosis of ", job.source);
   std::string body = absl::StrCat(
-      "<header>\n<h1>", EscapeXml(title), "</h1>\n<p>", job.pp, " ", job.place,
-      "s, ", job.dp, " replicas, ", job.num_steps(), " steps of ",
-      job.num_ops(), " operations</p>\n</header>\n",
+      HeaderHtml(title,
+                 absl::StrCat(job.pp, " ", job.place, "s, ", job.dp,
+                              " replicas, ", job.num_steps(), " steps of ",
+                              job.num_ops(), " operations")),
       SectionHtml("answers", "Step", Answers(diagnosis)),
       SectionHtml("workers", "Workers",
-                  absl::StrCat(Picture(WorkerHeatMap(job, diagnosis)),
+                  absl::StrCat(PictureHtml(WorkerHeatMap(job, diagnosis)),
                                WhatIfPage("worker", diagnosis.workers, false))),
       SectionHtml("kinds", "Kinds of operations",
                   WhatIfPage("kind", diagnosis.kinds, true)),
@@ -114,8 +108,8 @@ std::string DiagnosisHtml(const MeasuredJob& job, const Diagnosis& diagnosis) {
   if (static_cast<size_t>(job.pp) <= kMostTimelineRows) {
     absl::StrAppend(
         &body, SectionHtml("timeline", "Timeline",
-                           Picture(TimelineSvg(job, diagnosis,
-                                               SlowestReplica(diagnosis)))));
+                           PictureHtml(TimelineSvg(
+                               job, diagnosis, SlowestReplica(diagnosis)))));
   }
   absl::StrAppend(&body, SectionHtml("steps", "Steps", StepTable(diagnosis)));
   return PageHtml(title, body);
@@ -127,7 +121,6 @@ struct DiagnoseVerb {
   std::string trace;
   std::string ideal = "mean";
   KinetoJobOptions kineto;
-  bool json = false;
   OutputFiles files;
   std::vector<CLI::Option*> of_kineto;
   std::vector<CLI::Option*> of_operations;  // of no log
@@ -200,8 +193,9 @@ absl::Status DiagnoseVerb::RunLog() {
       const LogSummary summary,
       SummarizeLog(log, skip_given->count() > 0 ? kineto.skip : -1));
   PrintWarnings(log.warnings);
-  files.Put("-o", json ? absl::StrCat(LogToJson(log, summary, nullptr), "\n")
-                       : LogToText(log, summary, nullptr));
+  files.Put("-o", files.json()
+                      ? absl::StrCat(LogToJson(log, summary, nullptr), "\n")
+                      : LogToText(log, summary, nullptr));
   return files.Write();
 }
 
@@ -213,7 +207,6 @@ bool IsLog(absl::string_view head) {
 }
 
 absl::Status DiagnoseVerb::Run() {
-  if (json) files.SetFormat("-o", FileFormat::kJson);
   files.Reads("TRACE", trace);
   if (IsFolder(trace)) {
     PW_ASSIGN_OR_RETURN(const std::vector<std::string> paths,
@@ -232,8 +225,9 @@ absl::Status DiagnoseVerb::Run() {
   const Diagnosis diagnosis = Diagnose(
       job, ideal == "median" ? ComputeIdeal::kMedian : ComputeIdeal::kMean);
   PrintWarnings(diagnosis.warnings);
-  files.Put("-o", json ? absl::StrCat(DiagnosisToJson(job, diagnosis), "\n")
-                       : DiagnosisToText(job, diagnosis));
+  files.Put("-o", files.json()
+                      ? absl::StrCat(DiagnosisToJson(job, diagnosis), "\n")
+                      : DiagnosisToText(job, diagnosis));
   if (files.wanted("--svg")) {
     files.Put("--svg", WorkerHeatMap(job, diagnosis));
   }
@@ -294,11 +288,8 @@ void AddDiagnose(CLI::App* app, Action* action) {
                  "median)")
           ->type_name("N");
   of_kineto(diagnose->skip_given);
-  verb->add_flag("--json", diagnose->json, "one JSON object on standard output")
-      ->group("Output");
   OutputFiles& files = diagnose->files;
-  files.AddTo(verb, "-o", "the report, instead of standard output",
-              FileFormat::kText);
+  files.AddReport(verb, "the report");
   files.AddTo(verb, "--svg", "heat map of the workers' slowdown",
               FileFormat::kSvg);
   files.AddTo(verb, "--timeline", "the ideal step as a Chrome trace",

@@ -151,7 +151,6 @@ absl::StatusOr<ProcessJob> JoinJob(const JobOptions& options,
 struct Execute {
   ConfigOptions config;
   OutputFiles files;
-  bool json = false;
   ExecuteRequest request;
   JobOptions job;
 
@@ -211,7 +210,6 @@ absl::StatusOr<RunConfig> Execute::Read(const ProcessJob& processes) {
                       config.Read(&files, {{.path = "iterations",
                                             .value = absl::StrCat(steps),
                                             .origin = "--steps"}}));
-  if (json) files.SetFormat("-o", FileFormat::kJson);
   // The files of all ranks; their folders may be on this machine only.
   if (processes.writes()) PW_RETURN_IF_ERROR(files.Check());
   if (read.iterations && *read.iterations != steps) {
@@ -244,7 +242,7 @@ void Execute::PutFiles(const Program& program, ExecuteReport* report) {
   if (files.wanted("--html")) {
     files.Put("--html", ExecutePage(*report, program));
   }
-  if (json) {
+  if (files.json()) {
     files.Put("-o", absl::StrCat(ExecuteReportToJson(*report), "\n"));
     return;
   }
@@ -305,11 +303,8 @@ void AddExecute(CLI::App* app, Action* action) {
   verb->add_option("--fault-late", request->late,
                    "a fault on purpose: a message comes late, "
                    "RANK:ITERATION:MESSAGE:SECONDS");
-  verb->add_flag("--json", execute->json, "one JSON object on standard output")
-      ->group("Output");
   OutputFiles& files = execute->files;
-  files.AddTo(verb, "-o", "the report, instead of standard output",
-              FileFormat::kText);
+  files.AddReport(verb, "the report");
   files.AddTo(verb, "--svg", "picture of the first iteration",
               FileFormat::kSvg);
   files.AddTo(verb, "--html", "report as one page", FileFormat::kHtml);

@@ -15,13 +15,11 @@ struct ExplainVerb {
   OutputFiles files;
   std::string what_if;
   bool no_sensitivities = false;
-  bool json = false;
 
   absl::Status Run();
 };
 
 absl::Status ExplainVerb::Run() {
-  if (json) files.SetFormat("-o", FileFormat::kJson);
   ExplainOptions options = {.sensitivities = !no_sensitivities};
   if (!what_if.empty()) {
     PW_ASSIGN_OR_RETURN(options.what_if, ParseTimeScales("--what-if", what_if));
@@ -38,8 +36,9 @@ absl::Status ExplainVerb::Run() {
         "failures is explained");
   }
   PrintWarnings(warnings);
-  files.Put("-o", json ? absl::StrCat(ExplanationToJson(explanation), "\n")
-                       : ExplanationToText(explanation));
+  files.Put("-o", files.json()
+                      ? absl::StrCat(ExplanationToJson(explanation), "\n")
+                      : ExplanationToText(explanation));
   if (files.wanted("--svg")) {
     files.Put("--svg", ExplanationSvg(explanation));
   }
@@ -61,11 +60,8 @@ void AddExplain(CLI::App* app, Action* action) {
   verb->add_flag("--no-sensitivities", explain->no_sensitivities,
                  "leave out the step with each kind of time changed by 10 %, "
                  "which takes two runs for each");
-  verb->add_flag("--json", explain->json, "one JSON object on standard output")
-      ->group("Output");
   OutputFiles& files = explain->files;
-  files.AddTo(verb, "-o", "the explanation, instead of standard output",
-              FileFormat::kText);
+  files.AddReport(verb, "the explanation");
   files.AddTo(verb, "--svg", "picture of the parts by rank", FileFormat::kSvg);
   verb->callback(
       [action, explain] { *action = [explain] { return explain->Run(); }; });

@@ -1,5 +1,4 @@
-#include "sim/cli/gallery.h"
-
+// CollectGallery (verbs.h).
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -7,8 +6,10 @@
 #include "absl/strings/str_cat.h"
 #include "sim/analysis/plot/figure.h"
 #include "sim/base/status.h"
+#include "sim/cli/verbs.h"
 #include "sim/program/program.h"
 #include "sim/report/facts.h"
+#include "sim/report/gallery.h"
 #include "sim/run/simulated_run.h"
 #include "sim/schedule/registry.h"
 

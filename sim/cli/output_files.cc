@@ -188,6 +188,19 @@ void OutputFiles::AddTo(CLI::App* verb, const std::string& flag,
                              ->group("Output");
 }
 
+void OutputFiles::AddReport(CLI::App* verb, const std::string& what) {
+  verb->add_flag_callback(
+          "--json",
+          [this] {
+            json_ = true;
+            SetFormat("-o", FileFormat::kJson);
+          },
+          "one JSON object on standard output")
+      ->group("Output");
+  AddTo(verb, "-o", absl::StrCat(what, ", instead of standard output"),
+        FileFormat::kText);
+}
+
 const OutputFiles::File* OutputFiles::Find(absl::string_view flag) const {
   for (const File& file : files_) {
     if (file.flag == flag) return &file;

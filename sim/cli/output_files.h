@@ -39,6 +39,10 @@ class OutputFiles {
  public:
   void AddTo(CLI::App* verb, const std::string& flag, const std::string& help,
              FileFormat format);
+  // -o for what the verb prints, `what` in its help, and --json, which makes
+  // one JSON object of it.
+  void AddReport(CLI::App* verb, const std::string& what);
+  bool json() const { return json_; }
   // Sets the format of an output where the options choose it.
   void SetFormat(absl::string_view flag, FileFormat format);
   // The path of an output that was not given; one is written either way.
@@ -82,6 +86,7 @@ class OutputFiles {
   // All that this call writes.
   std::vector<NamedPath> Written() const;
 
+  bool json_ = false;
   std::deque<File> files_;
   std::vector<NamedPath> inputs_;
   std::vector<NamedPath> more_outputs_;

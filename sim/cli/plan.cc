@@ -40,7 +40,6 @@ struct PlanVerb {
   int workers = 0;
   int most_confirmed = PlanOptions().most_confirmed;
   bool no_confirm = false;
-  bool json = false;
   std::string emit;
   const EmitTarget* target = nullptr;  // of `emit`
 
@@ -369,7 +368,6 @@ std::string PlanVerb::OrderFile() const {
 }
 
 absl::Status PlanVerb::Run() {
-  if (json) files.SetFormat("-o", FileFormat::kJson);
   if (!emit.empty()) {
     PW_ASSIGN_OR_RETURN(target, TargetOf(emit, files.path("--emit-file")));
     // --from-args tells them apart by their endings.
@@ -408,11 +406,11 @@ absl::Status PlanVerb::Run() {
   RunContext context;
   PW_ASSIGN_OR_RETURN(const PlanOutcome outcome,
                       MakePlan(request, options, &context));
-  if (!json) PrintWarnings(outcome.warnings);
+  if (!files.json()) PrintWarnings(outcome.warnings);
   const absl::Status verdict = PlanVerdict(outcome);
   if (verdict.code() == absl::StatusCode::kInvalidArgument) return verdict;
-  files.Put("-o", json ? absl::StrCat(PlanToJson(outcome), "\n")
-                       : PlanToText(outcome));
+  files.Put("-o", files.json() ? absl::StrCat(PlanToJson(outcome), "\n")
+                               : PlanToText(outcome));
   if (emits) PW_RETURN_IF_ERROR(Emit(outcome, &context));
   PW_RETURN_IF_ERROR(files.Write());
   return verdict;
@@ -442,10 +440,7 @@ void AddPlan(CLI::App* app, Action* action) {
              "runs on simgrid with 3 % jitter at most; 0: as many as it takes")
       ->type_name("N");
   verb->add_flag("--no-confirm", plan->no_confirm, "none of these runs");
-  verb->add_flag("--json", plan->json, "one JSON object on standard output")
-      ->group("Output");
-  plan->files.AddTo(verb, "-o", "the plan, instead of standard output",
-                    FileFormat::kText);
+  plan->files.AddReport(verb, "the plan");
   verb->add_option("--emit", plan->emit,
                    "the best as a file of: megatron, bridge, torchtitan, "
                    "deepspeed")

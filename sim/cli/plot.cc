@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "sim/analysis/plot/figure.h"
-#include "sim/analysis/plot/raster.h"
 #include "sim/analysis/plot/read_points.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/status.h"

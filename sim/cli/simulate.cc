@@ -96,8 +96,7 @@ absl::Status SeedOptions::Check(const OutputFiles& files) const {
 
 // Runs the draws; puts the report into `files`, as text or JSON.
 absl::Status SimulateSeeds(const ConfigOptions& config,
-                           const SeedOptions& options, bool json,
-                           OutputFiles* files) {
+                           const SeedOptions& options, OutputFiles* files) {
   std::vector<NamedConfig> strategies;
   PW_ASSIGN_OR_RETURN(RunConfig own, config.Read(files));
   strategies.push_back({NameOf(config), std::move(own)});
@@ -114,8 +113,9 @@ absl::Status SimulateSeeds(const ConfigOptions& config,
                     options.workers > 0 ? options.workers : NumCores(),
                     &context, &bar));
   PrintWarnings(result.warnings);
-  files->Put("-o", json ? absl::StrCat(MonteCarloToJson(result).dump(2), "\n")
-                        : MonteCarloToText(result));
+  files->Put("-o", files->json()
+                       ? absl::StrCat(MonteCarloToJson(result).dump(2), "\n")
+                       : MonteCarloToText(result));
   return files->Write();
 }
 
@@ -127,7 +127,6 @@ struct SimulateVerb {
   ConfigOptions config;
   SeedOptions seeds;
   OutputFiles files;
-  bool json = false;
 
   // Traces are of every iteration, pictures of the first one.
   bool traces() const {
@@ -160,9 +159,8 @@ absl::Status CheckTraceable(const Program& program, bool whole) {
 }
 
 absl::Status SimulateVerb::Run() {
-  if (json) files.SetFormat("-o", FileFormat::kJson);
   PW_RETURN_IF_ERROR(seeds.Check(files));
-  if (seeds.seeds > 0) return SimulateSeeds(config, seeds, json, &files);
+  if (seeds.seeds > 0) return SimulateSeeds(config, seeds, &files);
   PW_ASSIGN_OR_RETURN(const RunConfig run_config, config.Read(&files));
   PW_RETURN_IF_ERROR(files.Check());
   RunContext context;
@@ -206,9 +204,9 @@ absl::Status SimulateVerb::Run() {
   const Program& program = *simulated.program;
   Report& report = simulated.report;
   // On the terminal they already stand beside the text.
-  if (!json && !files.wanted("-o")) report.warnings.clear();
-  files.Put("-o", json ? absl::StrCat(ReportToJson(report), "\n")
-                       : ReportToText(report));
+  if (!files.json() && !files.wanted("-o")) report.warnings.clear();
+  files.Put("-o", files.json() ? absl::StrCat(ReportToJson(report), "\n")
+                               : ReportToText(report));
   report.warnings = run.warnings;
   if (files.wanted("--svg")) {
     GridOptions grid;
@@ -258,11 +256,8 @@ void AddSimulate(CLI::App* app, Action* action) {
   simulate->config.AddTo(verb, ConfigOptions::File::kPositional);
   simulate->config.AddFromArgs(verb);
   simulate->seeds.AddTo(verb);
-  verb->add_flag("--json", simulate->json, "one JSON object on standard output")
-      ->group("Output");
   OutputFiles& files = simulate->files;
-  files.AddTo(verb, "-o", "the report, instead of standard output",
-              FileFormat::kText);
+  files.AddReport(verb, "the report");
   files.AddTo(verb, "--svg", "picture of the first iteration",
               FileFormat::kSvg);
   files.AddTo(verb, "--trace", "Chrome trace, JSON", FileFormat::kJson);

@@ -6,9 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "sim/cli/common.h"
 
 namespace pipewright {
+
+struct Gallery;
+struct RunConfig;
 
 void AddSimulate(CLI::App* app, Action* action);
 void AddSchedule(CLI::App* app, Action* action);
@@ -36,6 +40,12 @@ void AddVerbs(CLI::App* app, Action* action);
 
 // What `init` writes.
 const std::vector<std::string>& InitTemplates();
+
+// Every registered schedule with one set of sizes and times, for the page of
+// `list schedules --html`: pp 4 and 8 microbatches unless `config` says
+// otherwise, on the engine fast. A schedule that refuses is an entry with its
+// reason. Error: every one does.
+absl::StatusOr<Gallery> CollectGallery(const RunConfig& config);
 
 // Parses and runs; returns the exit code.
 int RunCommandLine(int argc, char** argv);

@@ -135,8 +135,6 @@ Json CalibrationJson(const Profile& profile) {
   return report;
 }
 
-using enum ProfilePass;
-
 constexpr size_t kNoisiest = 5;
 
 // Half of the 95 % confidence interval over the median; none where it is not
@@ -408,6 +406,10 @@ std::vector<std::string> MeasuredShapes(const Profile& profile,
   return shapes;
 }
 
+double Share(int64_t part, int64_t all) {
+  return all > 0 ? static_cast<double>(part) / static_cast<double>(all) : 0;
+}
+
 }  // namespace
 
 std::string CalibrationReport(const Profile& profile, bool json) {
@@ -438,14 +440,6 @@ absl::StatusOr<std::string> CalibrationReport(const Profile& profile,
           : absl::StrCat("; missing: ", absl::StrJoin(missing, ", ")),
       "\n");
 }
-
-namespace {
-
-double Share(int64_t part, int64_t all) {
-  return all > 0 ? static_cast<double>(part) / static_cast<double>(all) : 0;
-}
-
-}  // namespace
 
 std::string DiffReport(const Profile& before, const Profile& after, bool json) {
   const ProfileDiff diff = DiffProfiles(before, after);

@@ -18,26 +18,6 @@ namespace {
 // slowest.
 constexpr size_t kMostClassRows = 16;
 
-// Takes the time from first start to last end of ranks that work, and the most
-// work.
-void TakeTimes(const std::vector<RankTimes>& row, DpClassReport* out) {
-  bool any = false;
-  double first_s = 0;
-  double last_s = 0;
-  double busy_s = 0;
-  for (const RankTimes& times : row) {
-    if (times.busy_s <= 0 && times.span_s() <= 0) continue;
-    first_s =
-        any ? std::min(first_s, times.first_start_s) : times.first_start_s;
-    last_s = any ? std::max(last_s, times.last_end_s) : times.last_end_s;
-    busy_s = std::max(busy_s, times.busy_s);
-    any = true;
-  }
-  if (last_s - first_s < out->span_s) return;
-  out->span_s = last_s - first_s;
-  out->busy_s = busy_s;
-}
-
 std::string MostBytes(const std::vector<double>& bytes) {
   if (bytes.empty()) return "";
   return FormatBytes(*std::max_element(bytes.begin(), bytes.end()));
@@ -67,8 +47,11 @@ void ReportClasses(const Program& program, const RunSummary& run,
         static_cast<double>(own.schedule->microbatches) * counts[index];
   }
   for (int replica = 0; replica < program.replicas; ++replica) {
-    TakeTimes(run.times[run.row_of_replica[replica]],
-              &out.classes[program.ClassOf(replica)]);
+    const RowTimes times = TimesOfRow(run.times[run.row_of_replica[replica]]);
+    DpClassReport& own = out.classes[program.ClassOf(replica)];
+    if (times.span_s < own.span_s) continue;
+    own.span_s = times.span_s;
+    own.busy_s = times.busy_s;
   }
   for (DpClassReport& own : out.classes) {
     own.gradient_weight = weight > 0 ? own.gradient_weight / weight : 0;
@@ -186,9 +169,8 @@ std::string ClassesToText(const ClassesReport& classes) {
 }
 
 std::string ClassesToHtml(const ClassesReport& classes) {
-  return SectionHtml(
-      "dp-classes", "Classes of data-parallel replicas",
-      absl::StrCat("<pre>", EscapeXml(ClassesToText(classes)), "</pre>\n"));
+  return SectionHtml("dp-classes", "Classes of data-parallel replicas",
+                     PlainHtml(ClassesToText(classes)));
 }
 
 }  // namespace pipewright

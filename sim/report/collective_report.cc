@@ -4,10 +4,11 @@
 #include <set>
 #include <tuple>
 
-#include "absl/strings/str_format.h"
+#include "absl/strings/str_cat.h"
 #include "sim/base/json.h"
 #include "sim/base/quantity.h"
 #include "sim/program/network_time.h"
+#include "sim/report/format.h"
 #include "sim/topology/mapping.h"
 
 namespace pipewright {
@@ -105,11 +106,11 @@ std::string CollectivesToText(const std::vector<CollectiveReport>& report) {
     const auto& [kind, bytes, members, contexts, algorithm, seconds] = alike;
     const char* const of = contexts ? "devices" : "ranks";
     const size_t count = groups[alike].size();
-    absl::StrAppendFormat(
-        &out, "%-14s %10s  %s of %s over %d %s: %s%s\n",
-        out.empty() ? "collectives" : "", FormatSeconds(seconds), kind,
-        FormatBytes(bytes), members, of, algorithm,
-        count > 1 ? absl::StrFormat(", %d groups", count) : "");
+    out += ReportLine(
+        out.empty() ? "collectives" : "", FormatSeconds(seconds),
+        absl::StrCat(kind, " of ", FormatBytes(bytes), " over ", members, " ",
+                     of, ": ", algorithm,
+                     count > 1 ? absl::StrCat(", ", count, " groups") : ""));
   }
   return out;
 }

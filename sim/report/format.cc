@@ -1,7 +1,9 @@
 #include "sim/report/format.h"
 
+#include <algorithm>
 #include <cmath>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
@@ -38,8 +40,47 @@ TimeUnit UnitFor(double largest_s) {
   return {"ns", 1e-9};
 }
 
+ByteUnit ByteUnitFor(double largest) {
+  for (const ByteUnit unit :
+       {ByteUnit{"GiB", 1024.0 * 1024 * 1024}, ByteUnit{"MiB", 1024.0 * 1024},
+        ByteUnit{"KiB", 1024}}) {
+    if (largest >= unit.bytes) return unit;
+  }
+  return {"B", 1};
+}
+
 std::string FormatPercent(double share) {
   return absl::StrFormat("%.2f %%", 100 * share);
+}
+
+std::string FormatChange(double share) {
+  return absl::StrFormat("%+.2f %%", 100 * share);
+}
+
+std::string ReportLine(absl::string_view name, absl::string_view value,
+                       absl::string_view note) {
+  return absl::StrFormat("%-14s %10s  %s\n", name, value, note);
+}
+
+std::string TextTable(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<size_t> widths;
+  for (const std::vector<std::string>& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (size_t column = 0; column < row.size(); ++column) {
+      widths[column] = std::max(widths[column], row[column].size());
+    }
+  }
+  std::string out;
+  for (const std::vector<std::string>& row : rows) {
+    std::string line;
+    for (size_t column = 0; column < row.size(); ++column) {
+      const std::string pad(widths[column] - row[column].size(), ' ');
+      absl::StrAppend(&line, column == 0 ? "" : "  ", column == 0 ? "" : pad,
+                      row[column], column == 0 ? pad : "");
+    }
+    absl::StrAppend(&out, absl::StripTrailingAsciiWhitespace(line), "\n");
+  }
+  return out;
 }
 
 std::string EscapeXml(absl::string_view text) {

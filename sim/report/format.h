@@ -5,6 +5,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 
@@ -19,8 +20,26 @@ struct TimeUnit {
 // The largest unit in which `largest_s` is at least 1; seconds for 0.
 TimeUnit UnitFor(double largest_s);
 
+struct ByteUnit {
+  absl::string_view name;  // "GiB", "MiB", "KiB", "B"
+  double bytes = 1;        // one such unit
+};
+
+// The largest unit in which `largest` is at least 1; bytes for less.
+ByteUnit ByteUnitFor(double largest);
+
 // `share` of 1 as per cent with two decimals: "8.33 %".
 std::string FormatPercent(double share);
+// The same with its sign, for a change or an error: "+8.33 %".
+std::string FormatChange(double share);
+
+// A line of a report: name, value, and what the value is of.
+std::string ReportLine(absl::string_view name, absl::string_view value,
+                       absl::string_view note);
+
+// Cells as lines with columns as wide as they need: the first flush left, the
+// others flush right.
+std::string TextTable(const std::vector<std::vector<std::string>>& rows);
 
 // & < > " ' replaced, control characters and broken UTF-8 too, so that the
 // result may stand in an XML or HTML text or attribute.

@@ -154,10 +154,10 @@ std::string Pictures(const Entries& drawn) {
                 " per rank, peak activations ",
                 absl::StrFormat("%.4g", Largest(report.peak_activations)),
                 "</p>\n<div id=\"timeline-", number++,
-                "\" class=\"live-only\"></div>\n<div class=\"grid scroll "
-                "static\" tabindex=\"0\">\n",
-                ScheduleGridSvg(*entry->program, entry->ops, options),
-                "</div>\n")));
+                "\" class=\"live-only\"></div>\n",
+                PictureHtml(
+                    ScheduleGridSvg(*entry->program, entry->ops, options),
+                    kShownStatic))));
   }
   return out;
 }
@@ -169,10 +169,7 @@ std::string Charts(const Gallery& gallery) {
                   "<div id=\"scatter\" class=\"charts\"></div>\n", kShownLive);
   if (gallery.figures.empty()) return out;
   std::string figures;
-  for (const std::string& svg : gallery.figures) {
-    absl::StrAppend(&figures, "<div class=\"grid scroll\" tabindex=\"0\">\n",
-                    svg, "</div>\n");
-  }
+  for (const std::string& svg : gallery.figures) figures += PictureHtml(svg);
   return out + SectionHtml("trade-figure", kHeading, figures, kShownNoCharts);
 }
 
@@ -227,17 +224,10 @@ std::string Data(const Entries& drawn) {
 
 std::string GalleryHtml(const Gallery& gallery) {
   const Entries drawn = Sorted(gallery);
-  std::string body = absl::StrCat(
-      "<header>\n<h1>Schedules on the same axes</h1>\n<p class=\"quiet\">",
-      EscapeXml(absl::StrJoin(gallery.facts, " · ")), "</p>\n</header>\n");
-  if (!gallery.warnings.empty()) {
-    absl::StrAppend(&body, "<section class=\"alert\" id=\"warnings\">\n<ul>\n");
-    for (const std::string& warning : gallery.warnings) {
-      absl::StrAppend(&body, "<li>", EscapeXml(warning), "</li>\n");
-    }
-    absl::StrAppend(&body, "</ul>\n</section>\n");
-  }
-  absl::StrAppend(&body, Overview(drawn));
+  std::string body =
+      absl::StrCat(HeaderHtml("Schedules on the same axes",
+                              absl::StrJoin(gallery.facts, " · ")),
+                   WarningsHtml(gallery.warnings), Overview(drawn));
   if (!drawn.empty()) absl::StrAppend(&body, Charts(gallery), Tools());
   absl::StrAppend(&body, Pictures(drawn), Refused(gallery));
   return ChartPageHtml("Schedules", body, Data(drawn));

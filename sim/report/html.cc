@@ -121,16 +121,13 @@ std::string GridSection(const Page& page) {
   options.title = page.PictureTitle();
   return SectionHtml(
       "grid", "Schedule",
-      absl::StrCat("<div class=\"grid scroll\" tabindex=\"0\">\n",
-                   ScheduleGridSvg(page.program, page.ops, options),
-                   "</div>\n"),
+      PictureHtml(ScheduleGridSvg(page.program, page.ops, options)),
       kShownStatic);
 }
 
 std::string MemoryBytesSection(const Page& page) {
   if (!page.report.memory) return "";
   const MemoryReport& report = *page.report.memory;
-  const RankMemory& worst = report.memory->ranks[report.memory->WorstRank()];
   std::string body;
   const std::string verdict = MemoryVerdictLine(report);
   if (!verdict.empty()) {
@@ -138,11 +135,8 @@ std::string MemoryBytesSection(const Page& page) {
                     EscapeXml(verdict), ".</p>\n");
   }
   absl::StrAppend(
-      &body, "<p class=\"quiet\">Beyond the allocator's figures: context ",
-      FormatBytes(static_cast<double>(worst.context)), ", fragmentation ",
-      worst.fragmentation == 0
-          ? "none assumed"
-          : FormatBytes(static_cast<double>(worst.fragmentation)),
+      &body, "<p class=\"quiet\">Beyond the allocator's figures: ",
+      BeyondAllocator(report.memory->ranks[report.memory->WorstRank()]),
       ".</p>\n");
   if (!report.changes.empty()) {
     HtmlTable changes;
@@ -168,9 +162,10 @@ std::string MemoryBytesSection(const Page& page) {
         picture.limit_bytes ? ", the dashed line at what is left "
                               "of the device's memory"
                             : "",
-        ".</p>\n<div class=\"grid scroll\" tabindex=\"0\">\n",
-        MemoryOverTimeSvg(page.program, *report.memory, page.ops, picture),
-        "</div>\n</div>\n");
+        ".</p>\n",
+        PictureHtml(
+            MemoryOverTimeSvg(page.program, *report.memory, page.ops, picture)),
+        "</div>\n");
   }
   const MemoryTable table = MemoryTableOf(report);
   HtmlTable html;
@@ -196,63 +191,51 @@ std::string Heading(const Page& page) {
   for (const ReportFact& fact : FactsOf(report)) {
     facts.push_back(FactText(fact));
   }
-  return absl::StrCat("<header>\n<h1>", EscapeXml(report.schedule),
-                      "</h1>\n<p class=\"quiet\">",
-                      EscapeXml(absl::StrJoin(facts, " · ")),
-                      "</p>\n</header>\n");
+  return HeaderHtml(report.schedule, absl::StrJoin(facts, " · "));
 }
 
-std::string BubbleCard(absl::string_view name, absl::string_view formula,
-                       const GlobalAndPerRank& value) {
-  return absl::StrCat("<div class=\"card\"><h3>", name, "</h3><dl><dt>global",
-                      "</dt><dd>", FormatPercent(value.global),
-                      "</dd><dt>per rank</dt><dd>",
-                      FormatPercent(value.per_rank),
-                      "</dd></dl><p class=\"quiet\">", formula, "</p></div>\n");
+// A card with times or shares of both spans.
+std::string SpanCard(absl::string_view name, std::string (*format)(double),
+                     const GlobalAndPerRank& value, std::string note) {
+  return CardHtml({.heading = std::string(name),
+                   .values = {{"global", format(value.global)},
+                              {"per rank", format(value.per_rank)}},
+                   .notes = {std::move(note)}});
 }
 
 std::string OffloadCard(const OffloadReport& report) {
-  int64_t activations = 0;
-  int64_t offloaded = 0;
-  for (const RankOffloadReport& rank : report.ranks) {
-    activations += rank.activations;
-    offloaded += rank.offloaded;
-  }
-  return absl::StrCat(
-      "<div class=\"card\" id=\"offload\"><h3>Offload</h3><dl><dt>on the "
-      "host</dt><dd>",
-      offloaded, " of ", activations, "</dd><dt>k</dt><dd>",
-      absl::StrFormat("%.2f", report.most_ratio), "</dd><dt>exposed</dt><dd>",
-      FormatSeconds(report.exposed_s()), "</dd><dt>held back</dt><dd>",
-      FormatSeconds(report.held_back_s()),
-      "</dd></dl><p class=\"quiet\">activations of an iteration; k: O and L "
-      "over F, B and W of a chunk; exposed: passes wait for a load alone; held "
-      "back: until an O has given memory back, on the rank that waits "
-      "longest</p></div>\n");
+  const RankOffloadReport all = report.Total();
+  return CardHtml(
+      {.heading = "Offload",
+       .values = {{"on the host",
+                   absl::StrCat(all.offloaded, " of ", all.activations)},
+                  {"k", absl::StrFormat("%.2f", report.most_ratio)},
+                  {"exposed", FormatSeconds(all.exposed_s)},
+                  {"held back", FormatSeconds(all.held_back_s)}},
+       .notes = {"activations of an iteration; k: O and L over F, B and W of a "
+                 "chunk; exposed: passes wait for a load alone; held back: "
+                 "until an O has given memory back, on the rank that waits "
+                 "longest"}});
 }
 
 std::string Headline(const Page& page) {
   const Report& report = page.report;
+  HtmlCard time = {.heading = "Iteration time",
+                   .figure = FormatSeconds(report.iteration_s),
+                   .notes = {PeriodNote(report)}};
+  if (report.interval) {
+    time.notes.push_back(absl::StrCat(
+        "90 % of steps: ", IntervalText(*report.interval, report.iteration_s)));
+  }
   return absl::StrCat(
-      "<section class=\"cards\" id=\"headline\">\n",
-      "<div class=\"card\"><h3>Iteration time</h3><p class=\"figure\">",
-      FormatSeconds(report.iteration_s), "</p><p class=\"quiet\">",
-      PeriodNote(report),
-      report.interval
-          ? absl::StrCat("</p><p class=\"quiet\" id=\"interval\">90 % of "
-                         "steps: ",
-                         IntervalText(*report.interval, report.iteration_s))
-          : "",
-      "</p></div>\n",
-      BubbleCard("Bubble fraction", "(span − busy) / span",
-                 report.bubble_fraction),
-      BubbleCard("Bubble overhead", "(span − busy) / busy",
-                 report.bubble_overhead),
-      "<div class=\"card\"><h3>Span</h3><dl><dt>global</dt><dd>",
-      FormatSeconds(report.span_s.global), "</dd><dt>per rank</dt><dd>",
-      FormatSeconds(report.span_s.per_rank),
-      "</dd></dl><p class=\"quiet\">busy: ", FormatSeconds(report.busy_s),
-      " on the busiest rank</p></div>\n",
+      "<section class=\"cards\" id=\"headline\">\n", CardHtml(time),
+      SpanCard("Bubble fraction", FormatPercent, report.bubble_fraction,
+               "(span − busy) / span"),
+      SpanCard("Bubble overhead", FormatPercent, report.bubble_overhead,
+               "(span − busy) / busy"),
+      SpanCard("Span", FormatSeconds, report.span_s,
+               absl::StrCat("busy: ", FormatSeconds(report.busy_s),
+                            " on the busiest rank")),
       report.throughput ? ThroughputCard(*report.throughput) : "",
       report.offload ? OffloadCard(*report.offload) : "", "</section>\n",
       report.slow ? SlowToHtml(*report.slow) : "",
@@ -267,14 +250,7 @@ std::string Costs(const Page& page) {
 }
 
 std::string Warnings(const Page& page) {
-  if (page.report.warnings.empty()) return "";
-  std::string items;
-  for (const std::string& warning : page.report.warnings) {
-    absl::StrAppend(&items, "<li>", EscapeXml(warning), "</li>\n");
-  }
-  return absl::StrCat(
-      "<section class=\"alert\" id=\"warnings\">\n<h2>Warnings</h2>\n<ul>\n",
-      items, "</ul>\n</section>\n");
+  return WarningsHtml(page.report.warnings);
 }
 
 std::string Memory(const Page& page) {
@@ -383,14 +359,13 @@ std::string Transfers(const Page& page) {
 
 std::string Devices(const Page& page) {
   if (page.report.mapping.empty()) return "";
-  return SectionHtml(
-      "devices", "Ranks on devices",
-      absl::StrCat("<p>A column a data-parallel replica.</p>\n<pre>",
-                   EscapeXml(page.report.mapping), "</pre>\n"));
+  return SectionHtml("devices", "Ranks on devices",
+                     absl::StrCat("<p>A column a data-parallel replica.</p>\n",
+                                  PlainHtml(page.report.mapping)));
 }
 
 std::string HowToRead(const Page& page) {
-  const std::vector<std::pair<absl::string_view, absl::string_view>> words = {
+  HtmlWords words = {
       {"busy", "Pass time (F, B, W, BW, R) of the busiest rank."},
       {"span, global",
        "First start on any rank to last end on any rank; passes only, first "
@@ -412,18 +387,12 @@ std::string HowToRead(const Page& page) {
        "copies to the host, copies from it, work of the host. Where passes are "
        "narrower than a pixel, its colour is the mean of theirs. Point at a "
        "box for its times."}};
-  std::string list;
-  for (const auto& [word, meaning] : words) {
-    absl::StrAppend(&list, "<dt>", word, "</dt><dd>", EscapeXml(meaning),
-                    "</dd>\n");
-  }
   if (!page.report.not_modelled.empty()) {
-    absl::StrAppend(&list, "<dt>not modelled</dt><dd>",
-                    EscapeXml(absl::StrJoin(page.report.not_modelled, "; ")),
-                    ".</dd>\n");
+    words.emplace_back(
+        "not modelled",
+        absl::StrCat(absl::StrJoin(page.report.not_modelled, "; "), "."));
   }
-  return SectionHtml("how-to-read", "How to read this",
-                     absl::StrCat("<dl class=\"words\">\n", list, "</dl>\n"));
+  return SectionHtml("how-to-read", "How to read this", WordsHtml(words));
 }
 
 // In the order of the page. A section with nothing to say returns "".
@@ -444,11 +413,11 @@ constexpr std::array kSections = {Heading,
 }  // namespace
 
 std::string ThroughputCard(const Throughput& throughput) {
-  std::string rows = absl::StrFormat("<dt>tokens per s</dt><dd>%.6g</dd>",
-                                     throughput.tokens_per_s);
-  const auto add = [&rows](absl::string_view name, const std::string& value) {
-    absl::StrAppend(&rows, "<dt>", name, "</dt><dd>", value, "</dd>");
+  HtmlCard card = {.heading = "Throughput"};
+  const auto add = [&card](const char* name, std::string value) {
+    card.values.emplace_back(name, std::move(value));
   };
+  add("tokens per s", absl::StrFormat("%.6g", throughput.tokens_per_s));
   if (const auto tflops = throughput.tflops_per_device()) {
     add("TFLOP/s a device", absl::StrFormat("%.1f", *tflops));
   }
@@ -459,15 +428,12 @@ std::string ThroughputCard(const Throughput& throughput) {
   if (const auto cost = throughput.cost_per_1e9_tokens()) {
     add("cost of 1e9 tokens", absl::StrFormat("%.2f", *cost));
   }
-  std::string note;
   if (throughput.flops) {
-    note = absl::StrCat(
-        "<p class=\"quiet\">",
+    card.notes.push_back(absl::StrCat(
         throughput.peak ? absl::StrCat("Of ", throughput.peak->name, ". ") : "",
-        "Model FLOPs: ", throughput.FlopsFormula(), ".</p>");
+        "Model FLOPs: ", throughput.FlopsFormula(), "."));
   }
-  return absl::StrCat("<div class=\"card\"><h3>Throughput</h3><dl>", rows,
-                      "</dl>", note, "</div>\n");
+  return CardHtml(card);
 }
 
 std::string CostSection(const CostReport& report) {

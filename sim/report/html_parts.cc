@@ -78,6 +78,22 @@ void AppendCells(const std::vector<std::string>& cells, size_t text_columns,
   absl::StrAppend(out, "</tr>\n");
 }
 
+std::string DefinitionsHtml(const HtmlWords& words, absl::string_view css) {
+  std::string out = absl::StrCat("<dl", css, ">\n");
+  for (const auto& [word, meaning] : words) {
+    absl::StrAppend(&out, "<dt>", EscapeXml(word), "</dt><dd>",
+                    EscapeXml(meaning), "</dd>\n");
+  }
+  return absl::StrCat(out, "</dl>\n");
+}
+
+// "" without a text.
+std::string Paragraph(absl::string_view css, absl::string_view text) {
+  return text.empty() ? ""
+                      : absl::StrCat("<p class=\"", css, "\">", EscapeXml(text),
+                                     "</p>\n");
+}
+
 }  // namespace
 
 absl::string_view PageStyle() { return WebFile("page"); }
@@ -87,6 +103,48 @@ std::string SectionHtml(absl::string_view id, absl::string_view heading,
   return absl::StrCat("<section id=\"", id, shown.empty() ? "" : "\" class=\"",
                       shown, "\">\n<h2>", EscapeXml(heading), "</h2>\n",
                       content, "</section>\n");
+}
+
+std::string HeaderHtml(absl::string_view title, absl::string_view quiet) {
+  return absl::StrCat("<header>\n<h1>", EscapeXml(title), "</h1>\n",
+                      Paragraph("quiet", quiet), "</header>\n");
+}
+
+std::string PictureHtml(absl::string_view svg, absl::string_view shown) {
+  return absl::StrCat("<div class=\"grid scroll", shown.empty() ? "" : " ",
+                      shown, "\" tabindex=\"0\">\n", svg, "</div>\n");
+}
+
+std::string PlainHtml(absl::string_view text) {
+  return absl::StrCat("<pre>", EscapeXml(text), "</pre>\n");
+}
+
+std::string ListHtml(const std::vector<std::string>& texts) {
+  std::string out = "<ul>\n";
+  for (const std::string& text : texts) {
+    absl::StrAppend(&out, "<li>", EscapeXml(text), "</li>\n");
+  }
+  return absl::StrCat(out, "</ul>\n");
+}
+
+std::string WarningsHtml(const std::vector<std::string>& texts,
+                         absl::string_view heading) {
+  if (texts.empty()) return "";
+  return absl::StrCat("<section class=\"alert\" id=\"warnings\">\n<h2>",
+                      heading, "</h2>\n", ListHtml(texts), "</section>\n");
+}
+
+std::string WordsHtml(const HtmlWords& words) {
+  return DefinitionsHtml(words, " class=\"words\"");
+}
+
+std::string CardHtml(const HtmlCard& card) {
+  std::string out =
+      absl::StrCat("<div class=\"card\"><h3>", EscapeXml(card.heading),
+                   "</h3>\n", Paragraph("figure", card.figure));
+  if (!card.values.empty()) out += DefinitionsHtml(card.values, "");
+  for (const std::string& note : card.notes) out += Paragraph("quiet", note);
+  return absl::StrCat(out, "</div>\n");
 }
 
 std::string PageHtml(absl::string_view title, absl::string_view body,
@@ -138,30 +196,26 @@ std::string BarChartSvg(const std::vector<double>& values,
   size_t label_every = 1;
   while (slot * label_every < kLabelPx) label_every *= 2;
 
-  std::string out =
-      absl::StrCat("<svg class=\"bars\" viewBox=\"0 0 ", Px(width), " ",
-                   Px(kTop + kHeight + 22), "\" style=\"max-width:", Px(width),
-                   "px\" font-size=\"12\" text-anchor=\"middle\" role=\"img\" "
-                   "aria-label=\"",
-                   EscapeXml(name), "\">\n");
+  Svg svg;
+  svg.Open("text-anchor=\"middle\"");
   for (size_t index = 0; index < values.size(); ++index) {
     const double height = largest > 0 ? kHeight * values[index] / largest : 0;
     const double top = kTop + kHeight - height;
     const std::string value = absl::StrFormat("%.4g", values[index]);
-    const std::string middle = Px(slot * (index + 0.5));
-    absl::StrAppend(&out, "<rect class=\"bar\"",
-                    RectShape(slot * (index + 0.1), top, slot * 0.8, height),
-                    "><title>", EscapeXml(bar_name), " ", index, ": ", value,
-                    "</title></rect>\n");
+    const double middle = slot * (index + 0.5);
+    svg.Rect(slot * (index + 0.1), top, slot * 0.8, height,
+             {.css = "bar",
+              .title = absl::StrCat(bar_name, " ", index, ": ", value)});
     if (index % label_every != 0) continue;
-    absl::StrAppend(&out, "<text class=\"ink\" x=\"", middle, "\" y=\"",
-                    Px(kTop + kHeight + 16), "\">", index, "</text>\n");
-    if (label_every > 1) continue;
-    absl::StrAppend(&out, "<text class=\"ink\" x=\"", middle, "\" y=\"",
-                    Px(top - 5), "\">", value, "</text>\n");
+    svg.Text(middle, kTop + kHeight + 16, absl::StrCat(index));
+    if (label_every == 1) svg.Text(middle, top - 5, value);
   }
-  return absl::StrCat(out, "<path class=\"line\" d=\"M0 ", Px(kTop + kHeight),
-                      "h", Px(width), "\"/>\n</svg>\n");
+  svg.Close();
+  svg.Path(PathOf({"M", 0.0, kTop + kHeight, "h", width}),
+           {.css = "line", .stroke = kInk});
+  return svg.FinishWith(
+      absl::StrCat("class=\"bars\" style=\"max-width:", Px(width), "px\""),
+      width, kTop + kHeight + 22, name);
 }
 
 }  // namespace pipewright

@@ -1,10 +1,11 @@
 // Building blocks of every page: style sheet and script (sim/report/web),
-// tables, a bar chart. They know nothing of schedules. A page is one file that
-// needs no network; without its script it shows static pictures, and so it does
-// in print.
+// cards, lists, tables, a bar chart. They know nothing of schedules. A page is
+// one file that needs no network; without its script it shows static pictures,
+// and so it does in print.
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -25,6 +26,36 @@ inline constexpr char kShownNoCharts[] = "static no-charts";
 std::string SectionHtml(absl::string_view id, absl::string_view heading,
                         absl::string_view content,
                         absl::string_view shown = "");
+
+// Head of a page; all is text. `quiet`: in small print below the title.
+std::string HeaderHtml(absl::string_view title, absl::string_view quiet = "");
+
+// A picture that scrolls if it is wider than the page. `shown`: see
+// SectionHtml.
+std::string PictureHtml(absl::string_view svg, absl::string_view shown = "");
+
+// Text as it stands, each letter as wide as another.
+std::string PlainHtml(absl::string_view text);
+
+// A list, a text a point.
+std::string ListHtml(const std::vector<std::string>& texts);
+
+// A section that stands out with these texts; "" without any.
+std::string WarningsHtml(const std::vector<std::string>& texts,
+                         absl::string_view heading = "Warnings");
+
+// Words with what they mean, or names with their values; all is text.
+using HtmlWords = std::vector<std::pair<std::string, std::string>>;
+std::string WordsHtml(const HtmlWords& words);
+
+// A box of a headline; all is text, and what is empty is left out.
+struct HtmlCard {
+  std::string heading;
+  std::string figure;  // one large value
+  HtmlWords values;
+  std::vector<std::string> notes;  // in small print, a paragraph each
+};
+std::string CardHtml(const HtmlCard& card);
 
 // A whole page around `body`, which is HTML; `title` is text. `data`: what the
 // script draws, PageData::Elements().

@@ -249,6 +249,15 @@ Json MemoryToJson(const MemoryReport& report) {
   return out;
 }
 
+std::string BeyondAllocator(const RankMemory& rank) {
+  return absl::StrCat(
+      "context ", FormatBytes(static_cast<double>(rank.context)),
+      ", fragmentation ",
+      rank.fragmentation == 0
+          ? "none assumed"
+          : FormatBytes(static_cast<double>(rank.fragmentation)));
+}
+
 MemoryTable MemoryTableOf(const MemoryReport& report) {
   const ScheduleMemory& memory = *report.memory;
   MemoryTable table;
@@ -298,14 +307,8 @@ std::string MemoryToText(const MemoryReport& report, size_t rows) {
     }
     line(table.rows[row]);
   }
-  const RankMemory& first = report.memory->ranks[0];
-  absl::StrAppend(&out, "  beyond the allocator: context ",
-                  FormatBytes(static_cast<double>(first.context)),
-                  ", fragmentation ",
-                  first.fragmentation == 0
-                      ? "none assumed"
-                      : FormatBytes(static_cast<double>(first.fragmentation)),
-                  "\n");
+  absl::StrAppend(&out, "  beyond the allocator: ",
+                  BeyondAllocator(report.memory->ranks[0]), "\n");
   if (report.limit_bytes) {
     absl::StrAppend(&out, "  ", MemoryVerdictLine(report), "\n");
   }

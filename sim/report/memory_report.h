@@ -58,6 +58,9 @@ absl::Status MemoryVerdict(const MemoryReport& report);
 // The value of the key "memory".
 Json MemoryToJson(const MemoryReport& report);
 
+// What a device holds outside of the allocator, in words.
+std::string BeyondAllocator(const RankMemory& rank);
+
 // A table and a verdict, lines ended; at most `rows` ranks.
 std::string MemoryToText(const MemoryReport& report, size_t rows);
 

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "sim/base/quantity.h"
 #include "sim/report/format.h"
 #include "sim/report/svg_parts.h"
@@ -26,19 +25,6 @@ constexpr double kMargin = 12;
 constexpr std::array<absl::string_view, kNumMemoryKinds> kColours = {
     "#0072B2", "#56B4E9", "#007A5A", "#4CC9A6", "#8C8C8C",
     "#E69F00", "#D55E00", "#CC79A7", "#F0E442"};
-
-struct ByteUnit {
-  const char* name;
-  double bytes;
-};
-ByteUnit UnitOfBytes(double largest) {
-  for (const ByteUnit unit :
-       {ByteUnit{"GiB", 1073741824.0}, ByteUnit{"MiB", 1048576.0},
-        ByteUnit{"KiB", 1024.0}}) {
-    if (largest >= unit.bytes) return unit;
-  }
-  return {"B", 1};
-}
 
 // The highest sample of each column of the picture.
 using Columns = std::vector<MemoryBytes>;
@@ -117,118 +103,81 @@ class Picture {
 
   std::string Write() {
     if (!(end_s_ > start_s_) || highest_ <= 0) return "";
-    std::string body;
-    double top = 0;
-    body += Heading();
-    body += Legend(&top);
+    double top = WriteHead();
     for (const int rank : RowsOf(memory_, picture_.most_rows)) {
-      WriteRow(rank, top, &body);
+      WriteRow(rank, top);
       top += kRow + kGap;
     }
-    body += TimeAxisSvg(start_s_, end_s_, kMemoryLeft, picture_.width_px, top);
-    const double width = kMemoryLeft + picture_.width_px + kMargin + 56;
-    const double height = top + 42;
-    return absl::StrCat(
-        "<svg class=\"memory\" xmlns=\"http://www.w3.org/2000/svg\" width=\"",
-        Px(width), "\" height=\"", Px(height), "\" viewBox=\"0 0 ", Px(width),
-        " ", Px(height),
-        "\" font-family=\"DejaVu Sans, sans-serif\" font-size=\"12\" "
-        "role=\"img\" aria-label=\"memory of ranks over time, by use\">\n"
-        "<rect class=\"paper\" width=\"100%\" height=\"100%\" "
-        "fill=\"#FFFFFF\"/>\n",
-        body, "</svg>\n");
+    svg_.TimeAxis(start_s_, end_s_, kMemoryLeft, picture_.width_px, top);
+    return svg_.FinishWith(
+        absl::StrCat("class=\"memory\" width=\"", Px(Width()), "\" height=\"",
+                     Px(top + 42), "\""),
+        Width(), top + 42, "memory of ranks over time, by use");
   }
 
  private:
-  std::string Heading() const {
-    if (picture_.title.empty()) return "";
-    return absl::StrCat("<text class=\"ink\" x=\"", Px(kMemoryLeft),
-                        "\" y=\"22\" font-size=\"15\" font-weight=\"bold\" "
-                        "fill=\"#1A1A1A\">",
-                        EscapeXml(picture_.title), "</text>\n");
+  double Width() const {
+    return kMemoryLeft + picture_.width_px + kMargin + 56;
   }
 
-  // Axis of one row: a line, two or three ticks and their numbers.
-  std::string Axis(double top) const {
-    const ByteUnit unit = UnitOfBytes(highest_);
-    const double step = TickStep(highest_ / unit.bytes / 2.5) * unit.bytes;
-    std::string line =
-        absl::StrCat("M", Px(kMemoryLeft), " ", Px(top), "v", Px(kRow));
-    std::string labels;
-    for (double tick = 0; tick <= highest_ * (1 + 1e-9); tick += step) {
-      const double y = top + kRow - Height(tick);
-      absl::StrAppend(&line, "M", Px(kMemoryLeft), " ", Px(y), "h-4");
-      absl::StrAppend(&labels, "<text class=\"ink tick\" x=\"",
-                      Px(kMemoryLeft - 7), "\" y=\"", Px(y + 4),
-                      "\" text-anchor=\"end\" font-size=\"11\" "
-                      "fill=\"#1A1A1A\">",
-                      absl::StrFormat("%.6g", tick / unit.bytes), "</text>\n");
+  // Returns where the rows begin.
+  double WriteHead() {
+    if (!picture_.title.empty()) {
+      svg_.Heading(kMemoryLeft, 22, picture_.title);
     }
-    return absl::StrCat("<path class=\"line\" d=\"", line,
-                        "\" fill=\"none\" stroke=\"#1A1A1A\"/>\n", labels);
-  }
-
-  std::string Legend(double* bottom) const {
     std::vector<LegendItem> items;
     for (int kind = 0; kind < kNumMemoryKinds; ++kind) {
       if (!used_[kind]) continue;
-      items.push_back(
-          {absl::StrCat("<rect", RectShape(0, 0, 14, 14), " fill=\"",
-                        kColours[kind], "\"/>"),
-           14, std::string(MemoryKindName(static_cast<MemoryKind>(kind)))});
+      items.push_back(LegendItem::Box(
+          std::string(MemoryKindName(static_cast<MemoryKind>(kind))),
+          {.fill = std::string(kColours[kind])}));
     }
-    std::string out = LegendSvg(items, kMemoryLeft,
-                                picture_.title.empty() ? kMargin : kMargin + 24,
-                                picture_.width_px, bottom);
-    *bottom += 22;
-    absl::StrAppend(&out, "<text class=\"ink\" x=\"", Px(kMemoryLeft - 7),
-                    "\" y=\"", Px(*bottom - 9),
-                    "\" text-anchor=\"end\" fill=\"#1A1A1A\">memory (",
-                    UnitOfBytes(highest_).name, ")</text>\n");
-    return out;
+    const double bottom =
+        22 + svg_.Legend(items, kMemoryLeft,
+                         picture_.title.empty() ? kMargin : kMargin + 24,
+                         picture_.width_px);
+    svg_.Text(kMemoryLeft - 7, bottom - 9,
+              absl::StrCat("memory (", ByteUnitFor(highest_).name, ")"),
+              {.anchor = "end"});
+    return bottom;
+  }
+
+  // Two or three ticks and their numbers.
+  Axis RowAxis() const {
+    const double high = highest_ / ByteUnitFor(highest_).bytes;
+    return {.high = high, .ticks = TicksOf(0, high, high / 2.5)};
   }
 
   double Height(double bytes) const { return kRow * bytes / highest_; }
 
-  void WriteRow(int rank, double top, std::string* out) const {
+  void WriteRow(int rank, double top) {
     const size_t count = static_cast<size_t>(std::max(2.0, picture_.width_px));
     const Columns columns = HighestOf(samples_[rank], memory_.ranks[rank].fixed,
                                       start_s_, end_s_, count);
-    absl::StrAppend(
-        out, "<g><title>rank ", rank, ": peak ",
-        FormatBytes(static_cast<double>(memory_.ranks[rank].peak())),
-        "</title>\n<rect class=\"idle\"",
-        RectShape(kMemoryLeft, top, picture_.width_px, kRow),
-        " fill=\"#F2F2F2\"/>\n");
+    const double peak = static_cast<double>(memory_.ranks[rank].peak());
+    const double ground = top + kRow;
+    svg_.Open("", absl::StrCat("rank ", rank, ": peak ", FormatBytes(peak)));
+    svg_.Rect(kMemoryLeft, top, picture_.width_px, kRow,
+              {.css = "idle", .fill = "#F2F2F2"});
     // Each area reaches down to the ground and is painted over by the next.
     for (int kind = kNumMemoryKinds - 1; kind >= 0; --kind) {
-      WriteArea(columns, kind, top + kRow, out);
+      WriteArea(columns, kind, ground);
     }
-    const auto text = [&](double x, double y, absl::string_view anchor,
-                          absl::string_view label) {
-      absl::StrAppend(out, "<text class=\"ink\" x=\"", Px(x), "\" y=\"", Px(y),
-                      "\" text-anchor=\"", anchor, "\" fill=\"#1A1A1A\">",
-                      label, "</text>\n");
-    };
-    text(kMemoryLeft - kTickRoom, top + kRow / 2 + 4, "end",
-         absl::StrCat("rank ", rank));
-    *out += Axis(top);
-    const double peak = static_cast<double>(memory_.ranks[rank].peak());
-    text(kMemoryLeft + picture_.width_px + 4,
-         std::min(top + kRow - Height(peak) + 10, top + kRow), "start",
-         FormatBytes(peak));
+    svg_.Text(kMemoryLeft - kTickRoom, top + kRow / 2 + 4,
+              absl::StrCat("rank ", rank), {.anchor = "end"});
+    svg_.YAxis(RowAxis(), kMemoryLeft, ground, kRow);
+    svg_.Text(kMemoryLeft + picture_.width_px + 4,
+              std::min(ground - Height(peak) + 10, ground), FormatBytes(peak));
     if (picture_.limit_bytes && *picture_.limit_bytes >= 0) {
-      const double y = top + kRow - Height(*picture_.limit_bytes);
-      absl::StrAppend(out, "<path class=\"limit\" d=\"M", Px(kMemoryLeft), " ",
-                      Px(y), "h", Px(picture_.width_px),
-                      "\" stroke=\"#B00020\" stroke-width=\"1.5\" "
-                      "stroke-dasharray=\"6 4\" fill=\"none\"/>\n");
+      svg_.Path(
+          PathOf({"M", kMemoryLeft, ground - Height(*picture_.limit_bytes), "h",
+                  picture_.width_px}),
+          {.css = "limit", .stroke = "#B00020", .width = 1.5, .dashes = "6 4"});
     }
-    absl::StrAppend(out, "</g>\n");
+    svg_.Close();
   }
 
-  void WriteArea(const Columns& columns, int kind, double ground,
-                 std::string* out) const {
+  void WriteArea(const Columns& columns, int kind, double ground) {
     const auto height = [&](const MemoryBytes& bytes) {
       double sum = 0;
       for (int below = 0; below <= kind; ++below) {
@@ -236,12 +185,14 @@ class Picture {
       }
       return Height(std::max(sum, 0.0));
     };
-    bool has = false;
-    for (const MemoryBytes& bytes : columns) has |= bytes.of[kind] != 0;
-    if (!has) return;
+    if (std::none_of(
+            columns.begin(), columns.end(),
+            [kind](const MemoryBytes& bytes) { return bytes.of[kind] != 0; })) {
+      return;
+    }
     const double width =
         picture_.width_px / static_cast<double>(columns.size());
-    std::string path = absl::StrCat("M", Px(kMemoryLeft), " ", Px(ground));
+    std::string path = PathOf({"M", kMemoryLeft, ground});
     for (size_t column = 0; column < columns.size();) {
       const double level = height(columns[column]);
       size_t end = column + 1;
@@ -249,17 +200,18 @@ class Picture {
              std::abs(height(columns[end]) - level) < 0.01) {
         ++end;
       }
-      absl::StrAppend(&path, "V", Px(ground - level), "H",
-                      Px(kMemoryLeft + width * static_cast<double>(end)));
+      path += PathOf({"V", ground - level, "H",
+                      kMemoryLeft + width * static_cast<double>(end)});
       column = end;
     }
-    absl::StrAppend(out, "<path d=\"", path, "V", Px(ground), "z\" fill=\"",
-                    kColours[kind], "\"/>\n");
+    svg_.Path(path + PathOf({"V", ground, "z"}),
+              {.fill = std::string(kColours[kind])});
   }
 
   const ScheduleMemory& memory_;
   const MemoryPicture& picture_;
   std::vector<std::vector<MemorySample>> samples_;
+  Svg svg_;
   double start_s_ = 0;
   double end_s_ = 0;
   double highest_ = 0;

@@ -35,9 +35,9 @@ struct OffloadReport {
   std::optional<double> step_cost_s;
   bool cost_left_out = false;  // that takes a second run, and was a long one
 
-  // On the rank that waits longest, in the first iteration.
-  double exposed_s() const;
-  double held_back_s() const;
+  // Sums over the ranks; waiting is that of the rank that waits longest, in the
+  // first iteration.
+  RankOffloadReport Total() const;
 };
 
 // The value of the key "offload".

@@ -49,11 +49,6 @@ Json PartsToJson(const TimeParts& parts) {
           {"restart", parts.restart}};
 }
 
-std::string ReliabilityLine(absl::string_view name, absl::string_view value,
-                            absl::string_view note) {
-  return absl::StrFormat("%-14s %10s  %s\n", name, value, note);
-}
-
 }  // namespace
 
 ReliabilityReport ReportReliability(const FailingJob& job, double horizon_s,
@@ -96,7 +91,7 @@ std::string ReliabilityToText(const ReliabilityReport& report) {
       few ? "too few failures drawn for an interval"
           : absl::StrFormat("+/- %.2g %% (95 %%)",
                             100 * kNormal95 * report.error);
-  std::string out = ReliabilityLine(
+  std::string out = ReportLine(
       "goodput", FormatPercent(report.mean.kept),
       report.seeds == 1
           ? absl::StrCat("of one stretch of ", FormatDuration(report.horizon_s))
@@ -106,16 +101,16 @@ std::string ReliabilityToText(const ReliabilityReport& report) {
                 FormatPercent(report.p5), FormatPercent(report.p95)));
   absl::StrAppend(
       &out,
-      ReliabilityLine("  formula", FormatPercent(report.formula.kept),
-                      "of a long run"),
-      ReliabilityLine(
+      ReportLine("  formula", FormatPercent(report.formula.kept),
+                 "of a long run"),
+      ReportLine(
           "  failures", absl::StrFormat("%.3g", report.failures),
           absl::StrCat("in ", FormatDuration(report.horizon_s), "; one every ",
                        FormatDuration(job.mtbf_s()), ": ", job.devices,
                        job.devices == 1 ? " device" : " devices",
                        ", each fails every ",
                        FormatDuration(job.mtbf_per_device_s))),
-      ReliabilityLine(
+      ReportLine(
           "  not kept", FormatPercent(1 - report.mean.kept),
           absl::StrCat("checkpoints ", FormatPercent(report.mean.checkpoint),
                        ", lost work ", FormatPercent(report.mean.lost),
@@ -128,19 +123,19 @@ std::string ReliabilityToText(const ReliabilityReport& report) {
                     FormatPercent(interval.goodput), ")");
   }
   absl::StrAppend(
-      &out, ReliabilityLine(
-                "  checkpoint", FormatDuration(job.checkpoint_every_s),
-                absl::StrCat(report.interval_given ? "of work apart"
-                                                   : "of work apart, Daly's",
-                             others.empty() ? "" : "; ", others)));
+      &out,
+      ReportLine("  checkpoint", FormatDuration(job.checkpoint_every_s),
+                 absl::StrCat(report.interval_given ? "of work apart"
+                                                    : "of work apart, Daly's",
+                              others.empty() ? "" : "; ", others)));
   if (report.steps) {
     absl::StrAppend(
-        &out, ReliabilityLine(
-                  "  kept steps", absl::StrFormat("%.6g", *report.steps),
-                  absl::StrCat("in ", FormatDuration(report.horizon_s),
-                               report.tokens ? absl::StrFormat(", %.4g tokens",
-                                                               *report.tokens)
-                                             : "")));
+        &out,
+        ReportLine("  kept steps", absl::StrFormat("%.6g", *report.steps),
+                   absl::StrCat("in ", FormatDuration(report.horizon_s),
+                                report.tokens ? absl::StrFormat(", %.4g tokens",
+                                                                *report.tokens)
+                                              : "")));
   }
   return out;
 }
@@ -178,9 +173,8 @@ Json ReliabilityToJson(const ReliabilityReport& report) {
 }
 
 std::string ReliabilityToHtml(const ReliabilityReport& report) {
-  return SectionHtml(
-      "reliability", "Failures and goodput",
-      absl::StrCat("<pre>", EscapeXml(ReliabilityToText(report)), "</pre>\n"));
+  return SectionHtml("reliability", "Failures and goodput",
+                     PlainHtml(ReliabilityToText(report)));
 }
 
 }  // namespace pipewright

@@ -8,30 +8,13 @@
 #include "absl/strings/str_format.h"
 #include "sim/base/json.h"
 #include "sim/base/quantity.h"
+#include "sim/base/statistics.h"
 #include "sim/memory/activations.h"
 #include "sim/program/program.h"
 #include "sim/topology/mapping.h"
 
 namespace pipewright {
 namespace {
-
-bool HasPasses(const RankTimes& times) {
-  return times.busy_s > 0 || times.span_s() > 0;
-}
-
-// First start on any rank to last end on any rank, of ranks that work.
-double GlobalSpan(const std::vector<RankTimes>& row) {
-  bool any = false;
-  double first = 0;
-  double last = 0;
-  for (const RankTimes& times : row) {
-    if (!HasPasses(times)) continue;
-    first = any ? std::min(first, times.first_start_s) : times.first_start_s;
-    last = any ? std::max(last, times.last_end_s) : times.last_end_s;
-    any = true;
-  }
-  return last - first;
-}
 
 // What rounding leaves where a rank is never idle is no idle time.
 double Idle(double span, double busy) {
@@ -66,6 +49,28 @@ Json Pair(const GlobalAndPerRank& value) {
   return {{"global", value.global}, {"per_rank", value.per_rank}};
 }
 
+// "mean of 7 periods, 95 % interval 1.2 s to 1.3 s (jitter profile, seed 0)".
+std::string JitterNote(const JitterReport& report) {
+  const std::string draw =
+      absl::StrCat(" (jitter ", report.kind, ", seed ", report.seed, ")");
+  if (!report.interval) {
+    return absl::StrCat("one drawn period, no interval", draw);
+  }
+  return absl::StrCat("mean of ", report.periods_s.size(),
+                      " periods, 95 % interval ",
+                      FormatSeconds(report.interval->low_s), " to ",
+                      FormatSeconds(report.interval->high_s), draw);
+}
+
+Json JitterToJson(const JitterReport& report) {
+  const auto& interval = report.interval;
+  return {{"kind", report.kind},
+          {"seed", report.seed},
+          {"periods_s", report.periods_s},
+          {"iteration_s_low", interval ? Json(interval->low_s) : Json()},
+          {"iteration_s_high", interval ? Json(interval->high_s) : Json()}};
+}
+
 }  // namespace
 
 Report::Report() = default;
@@ -74,6 +79,45 @@ Report::Report(Report&&) noexcept = default;
 Report& Report::operator=(const Report&) = default;
 Report& Report::operator=(Report&&) noexcept = default;
 Report::~Report() = default;
+
+JitterReport ReportJitter(const RunSummary& run, uint64_t seed) {
+  JitterReport report;
+  report.seed = seed;
+  const std::vector<double>& ends_s = run.iteration_end_s;
+  for (size_t index = 1; index < ends_s.size(); ++index) {
+    report.periods_s.push_back(ends_s[index] - ends_s[index - 1]);
+  }
+  if (ends_s.size() == 1) report.periods_s = ends_s;
+  if (report.periods_s.empty()) return report;
+  const auto count = static_cast<double>(report.periods_s.size());
+  for (const double period_s : report.periods_s) {
+    report.mean_s += period_s / count;
+  }
+  if (report.periods_s.size() == 1) return report;
+  double square = 0;
+  for (const double period_s : report.periods_s) {
+    square += (period_s - report.mean_s) * (period_s - report.mean_s);
+  }
+  const double half =
+      StudentT(0.95, static_cast<int64_t>(report.periods_s.size()) - 1) *
+      std::sqrt(square / (count - 1) / count);
+  report.interval = {report.mean_s - half, report.mean_s + half};
+  return report;
+}
+
+RowTimes TimesOfRow(const std::vector<RankTimes>& row) {
+  RowTimes out;
+  double first_s = INFINITY;
+  double last_s = -INFINITY;
+  for (const RankTimes& times : row) {
+    if (times.busy_s <= 0 && times.span_s() <= 0) continue;
+    first_s = std::min(first_s, times.first_start_s);
+    last_s = std::max(last_s, times.last_end_s);
+    out.busy_s = std::max(out.busy_s, times.busy_s);
+  }
+  if (last_s > first_s) out.span_s = last_s - first_s;
+  return out;
+}
 
 Report Summarize(const Program& program, const RunSummary& run,
                  std::vector<double> peak_activations) {
@@ -119,13 +163,13 @@ Report Summarize(const Program& program, const RunSummary& run,
   }
   if (run.times.empty()) return report;
 
-  const std::vector<RankTimes>& slowest =
-      *std::max_element(run.times.begin(), run.times.end(),
-                        [](const std::vector<RankTimes>& left,
-                           const std::vector<RankTimes>& right) {
-                          return GlobalSpan(left) < GlobalSpan(right);
-                        });
-  report.span_s.global = GlobalSpan(slowest);
+  const std::vector<RankTimes>& slowest = *std::max_element(
+      run.times.begin(), run.times.end(),
+      [](const std::vector<RankTimes>& left,
+         const std::vector<RankTimes>& right) {
+        return TimesOfRow(left).span_s < TimesOfRow(right).span_s;
+      });
+  report.span_s.global = TimesOfRow(slowest).span_s;
   for (size_t rank = 0; rank < slowest.size(); ++rank) {
     const RankTimes& times = slowest[rank];
     RankReport row;

@@ -12,7 +12,6 @@
 #include "sim/report/class_report.h"
 #include "sim/report/collective_report.h"
 #include "sim/report/cost_report.h"
-#include "sim/report/jitter_report.h"
 #include "sim/report/memory_report.h"
 #include "sim/report/offload_report.h"
 #include "sim/report/profile_report.h"
@@ -44,6 +43,22 @@ struct RankReport {
   // Devices of this rank, by data-parallel replica; empty without a system.
   std::vector<int> devices;
 };
+
+// Iteration times if durations are drawn anew each time: a mean with its
+// interval instead of a steady-state period.
+struct JitterReport {
+  std::string kind;  // as configured: "profile", "3%"
+  uint64_t seed = 0;
+  // Last end of an iteration minus that of the one before; with a single
+  // iteration its last end.
+  std::vector<double> periods_s;
+  double mean_s = 0;
+  // 95 % interval of the mean of the periods, by Student's t as if they were
+  // independent; none with a single period.
+  std::optional<StepInterval> interval;
+};
+
+JitterReport ReportJitter(const RunSummary& run, uint64_t seed);
 
 // A step that failed its check: what it added to the next iteration.
 struct RollbackReport {
@@ -122,6 +137,14 @@ struct Report {
   // What these times leave out, as words: "kernel launch gaps".
   std::vector<std::string> not_modelled;
 };
+
+// Times of one replica: first start on any rank to last end on any rank, of
+// ranks that work, and the work of the busiest.
+struct RowTimes {
+  double span_s = 0;
+  double busy_s = 0;
+};
+RowTimes TimesOfRow(const std::vector<RankTimes>& row);
 
 // `peak_activations`: one a rank. What the program does not know (engine,
 // network, model, ...) is the caller's to fill in.

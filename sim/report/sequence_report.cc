@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "sim/base/json.h"
+#include "sim/report/format.h"
 
 namespace pipewright {
 namespace {
@@ -19,19 +20,21 @@ std::string LeastToMost(const std::vector<Value>& values) {
 }  // namespace
 
 std::string SequencesToText(const SequenceReport& report) {
-  std::string out = absl::StrFormat(
-      "%-14s %10d  samples of %s, %d tokens, the longest has %d\n", "sequences",
-      report.samples, report.source, report.tokens, report.longest);
-  absl::StrAppendFormat(
-      &out, "%-14s %10s  by %s; a replica has %s microbatches, %s tokens\n",
-      "packer", report.packer, report.packer_cost,
-      LeastToMost(report.microbatches), LeastToMost(report.of_replica));
-  absl::StrAppendFormat(
-      &out,
-      "%-14s %9.1f%%  of all passes' time where replicas meet at every "
-      "microbatch; %.1f%% where they meet once a step\n",
-      "packing idles", 100 * report.idle_lockstep, 100 * report.idle_one_sided);
-  return out;
+  return absl::StrCat(
+      ReportLine("sequences", absl::StrCat(report.samples),
+                 absl::StrCat("samples of ", report.source, ", ", report.tokens,
+                              " tokens, the longest has ", report.longest)),
+      ReportLine(
+          "packer", report.packer,
+          absl::StrCat("by ", report.packer_cost, "; a replica has ",
+                       LeastToMost(report.microbatches), " microbatches, ",
+                       LeastToMost(report.of_replica), " tokens")),
+      ReportLine("packing idles",
+                 absl::StrFormat("%.1f%%", 100 * report.idle_lockstep),
+                 absl::StrFormat("of all passes' time where replicas meet at "
+                                 "every microbatch; %.1f%% where they meet "
+                                 "once a step",
+                                 100 * report.idle_one_sided)));
 }
 
 Json SequencesToJson(const SequenceReport& report) {

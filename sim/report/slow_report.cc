@@ -32,7 +32,7 @@ std::string PartLine(absl::string_view what, const SlowReport::Part& part) {
   if (!part.law.empty()) {
     absl::StrAppend(&note, " (", part.law, ", seed ", part.seed, ")");
   }
-  return absl::StrFormat("%-14s %10d  %s\n", what, part.slower, note);
+  return ReportLine(what, absl::StrCat(part.slower), note);
 }
 
 Json PartToJson(const SlowReport::Part& part) {
@@ -75,10 +75,9 @@ std::string SlowToHtml(const SlowReport& report) {
           {what, RowName(row), absl::StrFormat("%.4g", row.factor)});
     }
   }
-  return SectionHtml(
-      "slow", "Slow devices and links",
-      absl::StrCat("<pre>", EscapeXml(SlowToText(report)), "</pre>\n",
-                   TableHtml(table, SlowReport::kRows)));
+  return SectionHtml("slow", "Slow devices and links",
+                     absl::StrCat(PlainHtml(SlowToText(report)),
+                                  TableHtml(table, SlowReport::kRows)));
 }
 
 }  // namespace pipewright

@@ -9,15 +9,14 @@
 #include "absl/strings/str_cat.h"
 #include "sim/base/quantity.h"
 #include "sim/program/program.h"
-#include "sim/report/format.h"
 #include "sim/report/palette.h"
 #include "sim/report/svg_parts.h"
 
 namespace pipewright {
 namespace {
 
-// Contents of the grid, before it is drawn: operations of one replica and
-// iteration, sorted into rows and lanes.
+// The contents of the grid, before it is drawn: operations of one replica and
+// iteration sorted into rows and lanes.
 
 enum class Part : uint8_t { kWhole, kUpper, kLower };
 
@@ -153,6 +152,9 @@ constexpr double kMaxColumns = 16'000;
 // large; else the boxes of a row that have one colour are one shape.
 constexpr size_t kMaxTooltips = 4000;
 
+// Outline of an overlapped pair.
+Paint PairOutline() { return {.css = "pair", .stroke = kInk, .width = 1.6}; }
+
 int Chunk(const TraceOp& op) {
   return op.kind == OpKind::kPass ? op.pass.chunk() : 0;
 }
@@ -169,32 +171,14 @@ class Grid {
   }
 
   std::string Write() {
-    std::string body;
-    for (size_t rank = 0; rank < rows_.compute.size(); ++rank)
-      WriteRank(rank, &body);
-    body += Axis();
-    const double height = axis_y_ + 42;
-    const double width = kLeft + options_.width_px + kRight;
-    std::string out = absl::StrCat(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 ", Px(width),
-        " ", Px(height), "\" width=\"", Px(width), "\" height=\"", Px(height),
-        "\" font-family=\"sans-serif\" font-size=\"", kFont,
-        "\" role=\"img\">\n<title>", EscapeXml(Title()), "</title>\n");
-    if (rows_.has_replica_b) {
-      absl::StrAppend(
-          &out, "<defs><pattern id=\"replica-b", options_.suffix,
-          "\" width=\"6\" height=\"6\" "
-          "patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">"
-          "<rect width=\"1.6\" height=\"6\" fill=\"#000\" "
-          "fill-opacity=\".5\"/></pattern></defs>\n");
+    for (size_t rank = 0; rank < rows_.compute.size(); ++rank) WriteRank(rank);
+    if (rows_.boxes > 0) {
+      svg_.TimeAxis(rows_.start_s, end_s_, kLeft, options_.width_px, axis_y_);
+    } else {
+      svg_.Text(kLeft, axis_y_ + 16, "nothing ran in this iteration");
     }
-    absl::StrAppend(&out, "<rect class=\"paper\" width=\"", Px(width),
-                    "\" height=\"", Px(height), "\" fill=\"#FFFFFF\"/>\n");
-    absl::StrAppend(&out, "<text class=\"ink\" x=\"", Px(kLeft),
-                    "\" y=\"22\" font-size=\"15\" font-weight=\"bold\" "
-                    "fill=\"#1A1A1A\">",
-                    EscapeXml(Title()), "</text>\n");
-    return absl::StrCat(out, legend_, body, "</svg>\n");
+    return svg_.Finish(kLeft + options_.width_px + kRight, axis_y_ + 42,
+                       Title());
   }
 
  private:
@@ -211,24 +195,23 @@ class Grid {
   double Width(const TraceOp& op) const {
     return (op.end_s - op.start_s) * scale_;
   }
+  Colour ColourOfBox(const Box& box) const {
+    return ColourOf(box.style, Chunk(*box.op), vpp_);
+  }
 
   void Measure();
-  void WriteLegend();
-  void WriteRank(size_t rank, std::string* out);
-  void WriteRow(const GridRow& row, double top, double height, bool numbers,
-                std::string* out) const;
-  void WriteTogether(const GridRow& row, double top, double height,
-                     std::string* out) const;
-  void WriteBox(const Box& box, double top, double height,
-                std::string* out) const;
-  void WriteLabel(const Box& box, double top, double height,
-                  std::string* out) const;
-  std::string Axis() const;
+  void WriteHead();
+  void WriteRank(size_t rank);
+  void WriteRow(const GridRow& row, double top, double height, bool numbers);
+  void WriteTogether(const GridRow& row, double top, double height);
+  void WriteBox(const Box& box, double top, double height);
+  void WriteLabel(const Box& box, double top, double height, Svg* labels) const;
 
   const Program& program_;
   const GridOptions& options_;
   const int vpp_;
   const GridRows rows_;
+  Svg svg_;
   bool has_narrow_ = false;
   double end_s_ = 0;  // of the axis
   double scale_ = 0;  // pixels a second
@@ -238,7 +221,6 @@ class Grid {
   double row_height_ = 0;
   double pitch_ = 0;
   double axis_y_ = 0;
-  std::string legend_;
 };
 
 void Grid::Measure() {
@@ -263,124 +245,118 @@ void Grid::Measure() {
   for (const GridRow& row : rows_.compute) {
     has_narrow_ |= std::any_of(row.begin(), row.end(), narrow);
   }
-  WriteLegend();
+  WriteHead();
   axis_y_ = top_ + pitch_ * rows_.compute.size() + 2;
 }
 
-void Grid::WriteLegend() {
+void Grid::WriteHead() {
+  if (rows_.has_replica_b) {
+    svg_.Add(absl::StrCat(
+        "<defs><pattern id=\"replica-b", options_.suffix,
+        "\" width=\"6\" height=\"6\" "
+        "patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">"
+        "<rect width=\"1.6\" height=\"6\" fill=\"#000\" "
+        "fill-opacity=\".5\"/></pattern></defs>\n"));
+  }
+  svg_.Heading(kLeft, 22, Title());
   std::vector<LegendItem> items;
-  const auto swatch = [](double left, double width, absl::string_view paint) {
-    return absl::StrCat("<rect", RectShape(left, 0, width, 14), " ", paint,
-                        "/>");
-  };
   for (int index = 0; index < kNumStyles; ++index) {
     if (!rows_.present[index]) continue;
     const Style style = static_cast<Style>(index);
     const int count = style <= Style::kRecompute ? std::min(vpp_, 4) : 1;
-    std::string shades;
+    LegendItem& item = items.emplace_back();
+    item.label = std::string(StyleLabel(style));
+    item.width = 15.0 * count - 1;
     for (int shade = 0; shade < count; ++shade) {
       const int chunk = count == 1 ? 0 : shade * (vpp_ - 1) / (count - 1);
-      const std::string colour = Hex(ColourOf(style, chunk, vpp_));
-      shades += swatch(15 * shade, 14, absl::StrCat("fill=\"", colour, "\""));
+      item.swatch.Rect(15 * shade, 0, 14, 14,
+                       {.fill = Hex(ColourOf(style, chunk, vpp_))});
     }
-    items.push_back({shades, 15.0 * count - 1, std::string(StyleLabel(style))});
   }
   if (rows_.boxes > 0) {
-    items.push_back(
-        {swatch(0, 14, "class=\"idle\" fill=\"#E4E4E4\""), 14, "idle"});
+    items.push_back(LegendItem::Box("idle", {.css = "idle", .fill = kIdle}));
   }
   if (rows_.has_replica_b) {
-    items.push_back(
-        {swatch(0, 14, "fill=\"#C8C8C8\"") +
-             swatch(0, 14, absl::StrCat("fill=\"", ReplicaB(), "\"")),
-         14, "replica b"});
+    items.push_back(LegendItem::Box("replica b", {.fill = "#C8C8C8"}));
+    items.back().swatch.Rect(0, 0, 14, 14, {.fill = ReplicaB()});
   }
   if (rows_.has_pairs) {
-    items.push_back({swatch(1, 20,
-                            "class=\"pair\" fill=\"none\" "
-                            "stroke=\"#1A1A1A\" stroke-width=\"1.6\""),
-                     22, "overlapped pair"});
+    LegendItem& item = items.emplace_back();
+    item.label = "overlapped pair";
+    item.width = 22;
+    item.swatch.Rect(1, 0, 20, 14, PairOutline());
   }
-  if (vpp_ > 1) items.push_back({"", 0, "(lighter: later chunk)"});
+  if (vpp_ > 1) items.push_back({"(lighter: later chunk)"});
   if (has_narrow_) {
-    items.push_back({"", 0, "(stacked: many passes, by share of time)"});
+    items.push_back({"(stacked: many passes, by share of time)"});
   }
-  legend_ = LegendSvg(items, kLeft, 36, options_.width_px, &top_);
-  top_ += 6;
+  top_ = svg_.Legend(items, kLeft, 36, options_.width_px) + 6;
 }
 
-void Grid::WriteRank(size_t rank, std::string* out) {
+void Grid::WriteRank(size_t rank) {
   const double top = top_ + pitch_ * rank;
   size_t label_every = 1;
   while (label_every * pitch_ < kFont) label_every *= 2;
   if (rank % label_every == 0) {
-    absl::StrAppend(out, "<text class=\"ink\" x=\"", Px(kLeft - 8), "\" y=\"",
-                    Px(top + row_height_ / 2 + 4),
-                    "\" text-anchor=\"end\" fill=\"#1A1A1A\">rank ", rank,
-                    "</text>\n");
+    svg_.Text(kLeft - 8, top + row_height_ / 2 + 4, absl::StrCat("rank ", rank),
+              {.anchor = "end"});
   }
   // Idle is what lies before the last operation of the picture.
   const double width =
       rows_.boxes > 0 ? X(rows_.end_s) - kLeft : options_.width_px;
-  const auto background = [&](double y, double height, absl::string_view fill) {
-    absl::StrAppend(out, "<rect class=\"idle\"",
-                    RectShape(kLeft, y, width, height), " fill=\"", fill,
-                    "\"/>\n");
-  };
-  background(top, row_height_, "#E4E4E4");
-  WriteRow(rows_.compute[rank], top, row_height_, row_height_ >= 9, out);
+  svg_.Rect(kLeft, top, width, row_height_, {.css = "idle", .fill = kIdle});
+  WriteRow(rows_.compute[rank], top, row_height_, row_height_ >= 9);
   double lane_top = top + row_height_ + 1;
   for (const std::vector<GridRow>& lane : rows_.lanes) {
-    background(lane_top, kLane - 1, "#F2F2F2");
-    WriteRow(lane[rank], lane_top, kLane - 1, false, out);
+    svg_.Rect(kLeft, lane_top, width, kLane - 1,
+              {.css = "idle", .fill = "#F2F2F2"});
+    WriteRow(lane[rank], lane_top, kLane - 1, false);
     lane_top += kLane;
   }
 }
 
-void Grid::WriteRow(const GridRow& row, double top, double height, bool numbers,
-                    std::string* out) const {
-  WriteTogether(row, top, height, out);
-  std::string outlines;
-  std::string labels;
+void Grid::WriteRow(const GridRow& row, double top, double height,
+                    bool numbers) {
+  WriteTogether(row, top, height);
+  Svg outlines;
+  Svg labels;
   std::map<std::string, std::string> shapes;  // by colour
   for (const Box& box : row) {
-    if (Width(*box.op) >= narrowest_) {
+    const double x = X(box.op->start_s);
+    const double box_width = Width(*box.op);
+    if (box_width >= narrowest_) {
       const double half = height / 2;
       const double box_top = box.part == Part::kLower ? top + half : top;
       const double box_height = box.part == Part::kWhole ? height : half;
       if (rows_.boxes <= kMaxTooltips || IsReplicaB(*box.op)) {
-        WriteBox(box, box_top, box_height, out);
+        WriteBox(box, box_top, box_height);
       } else {
-        const std::string width = Px(Width(*box.op));
-        absl::StrAppend(&shapes[Hex(ColourOf(box.style, Chunk(*box.op), vpp_))],
-                        "M", Px(X(box.op->start_s)), " ", Px(box_top), "h",
-                        width, "v", Px(box_height), "h-", width, "z");
+        shapes[Hex(ColourOfBox(box))] +=
+            PathOf({"M", x, box_top, "h", box_width, "v", box_height, "h",
+                    -box_width, "z"});
       }
       if (numbers) WriteLabel(box, box_top, box_height, &labels);
     }
-    const double x = X(box.op->start_s);
     const double width = X(box.joint_end_s) - x;
     if (box.joint_end_s > 0 && width >= 4) {
-      absl::StrAppend(&outlines, "<rect class=\"pair\"",
-                      RectShape(x + 0.8, top + 0.8, width - 1.6, height - 1.6),
-                      " fill=\"none\" stroke=\"#1A1A1A\" "
-                      "stroke-width=\"1.6\"/>\n");
+      outlines.Rect(x + 0.8, top + 0.8, width - 1.6, height - 1.6,
+                    PairOutline());
     }
   }
   for (const auto& [colour, shape] : shapes) {
-    absl::StrAppend(out, "<path class=\"ops\" fill=\"", colour, "\" d=\"",
-                    shape, "\"/>\n");
+    svg_.Path(shape, {.css = "ops", .fill = colour});
   }
   if (outlines.empty() && labels.empty()) return;
-  absl::StrAppend(out, "<g text-anchor=\"middle\" pointer-events=\"none\">\n",
-                  outlines, labels, "</g>\n");
+  svg_.Open("text-anchor=\"middle\" pointer-events=\"none\"");
+  svg_.Add(outlines);
+  svg_.Add(labels);
+  svg_.Close();
 }
 
 // What is too narrow for a box of its own: columns, each with a stack that
 // shows the share of time of every kind. Neighbours filled by one kind alone
 // become one rectangle.
-void Grid::WriteTogether(const GridRow& row, double top, double height,
-                         std::string* out) const {
+void Grid::WriteTogether(const GridRow& row, double top, double height) {
   const double count = std::max(1.0, std::floor(options_.width_px / column_));
   const double column_width = options_.width_px / count;
   std::vector<std::array<float, kNumStyles>> columns;
@@ -413,9 +389,9 @@ void Grid::WriteTogether(const GridRow& row, double top, double height,
       }
       const double part = height * std::min(share, 1.0F);
       y -= part;
-      const std::string width = Px((end - column) * column_width);
-      absl::StrAppend(&paths[index], "M", Px(kLeft + column * column_width),
-                      " ", Px(y), "h", width, "v", Px(part), "h-", width, "z");
+      const double width = (end - column) * column_width;
+      paths[index] += PathOf({"M", kLeft + column * column_width, y, "h", width,
+                              "v", part, "h", -width, "z"});
       if (share >= kFull) {
         column = end - 1;
         break;
@@ -424,43 +400,39 @@ void Grid::WriteTogether(const GridRow& row, double top, double height,
   }
   for (int index = 0; index < kNumStyles; ++index) {
     if (paths[index].empty()) continue;
-    absl::StrAppend(out, "<path shape-rendering=\"crispEdges\" fill=\"",
-                    Hex(ColourOf(static_cast<Style>(index), 0, vpp_)),
-                    "\" d=\"", paths[index], "\"/>\n");
+    svg_.Path(paths[index],
+              {.fill = Hex(ColourOf(static_cast<Style>(index), 0, vpp_)),
+               .more = " shape-rendering=\"crispEdges\""});
   }
 }
 
-void Grid::WriteBox(const Box& box, double top, double height,
-                    std::string* out) const {
+void Grid::WriteBox(const Box& box, double top, double height) {
   const TraceOp& op = *box.op;
   const double width = Width(op);
   // A gap between neighbours where there is room for one.
   const double inset = width >= 3 ? 0.4 : 0;
-  const std::string shape =
-      RectShape(X(op.start_s) + inset, top, width - 2 * inset, height);
-  std::string tooltip;
+  Paint paint = {.css = "op", .fill = Hex(ColourOfBox(box))};
+  const auto draw = [&] {
+    svg_.Rect(X(op.start_s) + inset, top, width - 2 * inset, height, paint);
+  };
+  if (IsReplicaB(op)) {
+    draw();
+    paint = {.fill = ReplicaB()};
+  }
   if (rows_.boxes <= kMaxTooltips) {
     const std::string name =
         op.kind == OpKind::kPass && program_.schedule != nullptr
             ? PassToString(*program_.OfReplica(op.replica).schedule, op.pass)
             : std::string(OpKindName(op.kind));
-    tooltip = absl::StrCat("<title>", EscapeXml(name), " on rank ", op.rank,
-                           ": ", FormatSeconds(op.start_s), " to ",
-                           FormatSeconds(op.end_s), "</title>");
+    paint.title = absl::StrCat(name, " on rank ", op.rank, ": ",
+                               FormatSeconds(op.start_s), " to ",
+                               FormatSeconds(op.end_s));
   }
-  const std::string end =
-      tooltip.empty() ? "/>\n" : absl::StrCat(">", tooltip, "</rect>\n");
-  const bool hatched = IsReplicaB(op);
-  absl::StrAppend(out, "<rect class=\"op\"", shape, " fill=\"",
-                  Hex(ColourOf(box.style, Chunk(op), vpp_)), "\"",
-                  hatched ? "/>\n" : end);
-  if (hatched) {
-    absl::StrAppend(out, "<rect", shape, " fill=\"", ReplicaB(), "\"", end);
-  }
+  draw();
 }
 
 void Grid::WriteLabel(const Box& box, double top, double height,
-                      std::string* out) const {
+                      Svg* labels) const {
   const TraceOp& op = *box.op;
   const std::string label = BoxLabel(program_, op);
   // Boxes of one width have one size of text, or all go without.
@@ -468,32 +440,17 @@ void Grid::WriteLabel(const Box& box, double top, double height,
       std::min({kFont, 0.62 * height,
                 (Width(op) - 3) / (kDigitEm * rows_.longest_label)});
   if (label.empty() || font < kSmallestFont) return;
-  const Colour colour = ColourOf(box.style, Chunk(op), vpp_);
+  const Colour colour = ColourOfBox(box);
   const double middle = X(op.start_s) + Width(op) / 2;
   if (IsReplicaB(op)) {
     // No hatch through the number: a patch in the colour of the box.
     const double width =
         std::min(Width(op) - 2, kDigitEm * font * label.size() + 3);
-    absl::StrAppend(
-        out, "<rect class=\"patch\"",
-        RectShape(middle - width / 2, top + (height - font) / 2, width, font),
-        " fill=\"", Hex(colour), "\"/>\n");
+    labels->Rect(middle - width / 2, top + (height - font) / 2, width, font,
+                 {.css = "patch", .fill = Hex(colour)});
   }
-  absl::StrAppend(out, "<text x=\"", Px(middle), "\" y=\"",
-                  Px(top + height / 2 + 0.36 * font), "\" font-size=\"",
-                  Px(font), "\" fill=\"", Hex(TextOn(colour)), "\">", label,
-                  "</text>\n");
-}
-
-std::string Grid::Axis() const {
-  if (rows_.boxes > 0) {
-    return TimeAxisSvg(rows_.start_s, end_s_, kLeft, options_.width_px,
-                       axis_y_);
-  }
-  return absl::StrCat("<text class=\"ink\" x=\"", Px(kLeft), "\" y=\"",
-                      Px(axis_y_ + 16),
-                      "\" fill=\"#1A1A1A\">nothing ran in this iteration"
-                      "</text>\n");
+  labels->Text(middle, top + height / 2 + 0.36 * font, label,
+               {.size = font, .fill = Hex(TextOn(colour))});
 }
 
 }  // namespace

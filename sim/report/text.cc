@@ -103,12 +103,13 @@ std::string Indented(absl::string_view text) {
 
 std::string ReportToText(const Report& report) {
   std::string out = Header(report);
-  absl::StrAppendFormat(&out, "%-14s %10s  %s\n", "iteration time",
-                        FormatSeconds(report.iteration_s), PeriodNote(report));
+  out += ReportLine("iteration time", FormatSeconds(report.iteration_s),
+                    PeriodNote(report));
   if (report.interval) {
-    absl::StrAppendFormat(&out, "%-14s %10s  90 %% of steps: %s\n", "interval",
-                          "",
-                          IntervalText(*report.interval, report.iteration_s));
+    out += ReportLine(
+        "interval", "",
+        absl::StrCat("90 % of steps: ",
+                     IntervalText(*report.interval, report.iteration_s)));
   }
   if (report.sequences) out += SequencesToText(*report.sequences);
   out += CollectivesToText(report.collectives);
@@ -117,19 +118,18 @@ std::string ReportToText(const Report& report) {
   if (report.throughput) out += ThroughputToText(*report.throughput);
   if (report.reliability) out += ReliabilityToText(*report.reliability);
   if (report.microbatches_per_s) {
-    absl::StrAppendFormat(&out,
-                          "%-14s %10.6g  never flushed, of all replicas\n",
-                          "microbatches/s", *report.microbatches_per_s);
+    out += ReportLine("microbatches/s",
+                      absl::StrFormat("%.6g", *report.microbatches_per_s),
+                      "never flushed, of all replicas");
     const auto list = [&out](absl::string_view name,
                              const std::vector<int>& values,
                              absl::string_view what) {
       const auto [least, most] =
           std::minmax_element(values.begin(), values.end());
-      absl::StrAppendFormat(&out, "%-14s %10s  %s\n", name,
-                            *least == *most
-                                ? absl::StrCat(*most)
-                                : absl::StrCat(*least, " to ", *most),
-                            what);
+      out += ReportLine(name,
+                        *least == *most ? absl::StrCat(*most)
+                                        : absl::StrCat(*least, " to ", *most),
+                        what);
     };
     list("weights", report.weight_versions,
          "versions that a rank holds at a time");
@@ -137,15 +137,15 @@ std::string ReportToText(const Report& report) {
          "steps between the weights of a forward and those that it changes");
   }
   for (const RollbackReport& rollback : report.rollbacks) {
-    absl::StrAppendFormat(&out, "%-14s %10s  the step of iteration %d failed\n",
-                          "roll-back", FormatSeconds(rollback.cost_s),
-                          rollback.iteration);
+    out += ReportLine(
+        "roll-back", FormatSeconds(rollback.cost_s),
+        absl::StrCat("the step of iteration ", rollback.iteration, " failed"));
   }
-  absl::StrAppendFormat(&out, "%-14s %10s  %s\n", "busy",
-                        FormatSeconds(report.busy_s),
-                        "pass time of the busiest rank");
-  absl::StrAppendFormat(&out, "%-14s %10d  %s\n\n", "passes", report.ops,
-                        "of one iteration");
+  out += ReportLine("busy", FormatSeconds(report.busy_s),
+                    "pass time of the busiest rank");
+  absl::StrAppend(
+      &out, ReportLine("passes", absl::StrCat(report.ops), "of one iteration"),
+      "\n");
   if (report.dp_classes) {
     absl::StrAppend(&out, ClassesToText(*report.dp_classes), "\n");
   }

@@ -11,11 +11,6 @@ namespace {
 constexpr double kTera = 1e12;
 constexpr double kSecondsPerHour = 3600;
 
-std::string Line(absl::string_view name, absl::string_view value,
-                 absl::string_view note) {
-  return absl::StrFormat("%-14s %10s  %s\n", name, value, note);
-}
-
 }  // namespace
 
 std::optional<double> Throughput::tflops_per_device() const {
@@ -86,30 +81,34 @@ void AddThroughput(const Throughput& throughput, Json* out) {
 }
 
 std::string ThroughputToText(const Throughput& throughput) {
-  std::string out =
-      Line("tokens per s", absl::StrFormat("%.6g", throughput.tokens_per_s),
-           throughput.devices == 1
-               ? "of one device"
-               : absl::StrCat("of all ", throughput.devices, " devices"));
+  std::string out = ReportLine(
+      "tokens per s", absl::StrFormat("%.6g", throughput.tokens_per_s),
+      throughput.devices == 1
+          ? "of one device"
+          : absl::StrCat("of all ", throughput.devices, " devices"));
   if (const auto tflops = throughput.tflops_per_device()) {
-    absl::StrAppend(&out, Line("TFLOP/s", absl::StrFormat("%.1f", *tflops),
+    absl::StrAppend(&out,
+                    ReportLine("TFLOP/s", absl::StrFormat("%.1f", *tflops),
                                "a device, model FLOPs"));
   }
   if (const auto mfu = throughput.mfu()) {
-    absl::StrAppend(&out, Line("MFU", FormatPercent(*mfu),
+    absl::StrAppend(&out,
+                    ReportLine("MFU", FormatPercent(*mfu),
                                absl::StrCat("of ", throughput.peak->name)));
   }
   if (const auto tflops = throughput.hardware_tflops_per_device()) {
     const auto hfu = throughput.hfu();
     absl::StrAppend(
         &out,
-        Line("hardware", absl::StrFormat("%.1f", *tflops),
-             absl::StrCat("TFLOP/s a device with what is recomputed",
-                          hfu ? absl::StrCat(", ", FormatPercent(*hfu)) : "")));
+        ReportLine(
+            "hardware", absl::StrFormat("%.1f", *tflops),
+            absl::StrCat("TFLOP/s a device with what is recomputed",
+                         hfu ? absl::StrCat(", ", FormatPercent(*hfu)) : "")));
   }
   if (const auto cost = throughput.cost_per_1e9_tokens()) {
     absl::StrAppend(
-        &out, Line("cost", absl::StrFormat("%.2f", *cost),
+        &out,
+        ReportLine("cost", absl::StrFormat("%.2f", *cost),
                    absl::StrFormat("for 1e9 tokens at %g a device and hour",
                                    *throughput.price_per_device_hour)));
   }

@@ -1,7 +1,6 @@
 #include "sim/report/topology_svg.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -15,7 +14,6 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "sim/base/quantity.h"
-#include "sim/report/format.h"
 #include "sim/report/svg_parts.h"
 #include "sim/topology/link_graph.h"
 #include "sim/topology/node_params.h"
@@ -24,20 +22,14 @@ namespace pipewright {
 namespace {
 
 constexpr double kBoxFont = 11;
-// Okabe-Ito, without the yellow that paper swallows.
-constexpr std::array<absl::string_view, 7> kLinkColours = {
-    "#0072B2", "#D55E00", "#009E73", "#CC79A7",
-    "#E69F00", "#56B4E9", "#1A1A1A"};
-constexpr absl::string_view kNoLink = "#9A9A9A";
-
-absl::string_view ColourOfKind(int kind) {
-  return kind < 0
-             ? kNoLink
-             : kLinkColours[static_cast<size_t>(kind) % kLinkColours.size()];
-}
+constexpr char kDeviceFill[] = "#DCEBF7";
+constexpr char kSwitchFill[] = "#F3E3D3";
+constexpr char kNicFill[] = "#FFFFFF";
+constexpr char kMemoryFill[] = "#E3F1EA";
 
 // Boxes and lines with the space that they take, and the legend of the links
 // that they stand for. Boxes are placed by their centres.
+
 struct CanvasPoint {
   double x = 0;
   double y = 0;
@@ -52,33 +44,32 @@ class TopologyCanvas {
   void Box(CanvasPoint centre, double width, double height,
            absl::string_view label, absl::string_view fill);
   // Lines lie below all boxes. `kind` -1: no link of its own, thin and grey.
-  void Line(CanvasPoint from, CanvasPoint to, int kind);
+  void Line(CanvasPoint from, CanvasPoint to, int kind, bool dashed = false);
   // Bends upwards by `rise` in its middle.
   void Arc(CanvasPoint from, CanvasPoint to, double rise, int kind);
-  void Dashes(CanvasPoint from, CanvasPoint to, int kind);
   void Note(CanvasPoint start, absl::string_view text);
 
-  // All of it with its upper left corner at (left, top), the legend below in
-  // the width; sets `right` and `bottom`.
-  std::string Place(double left, double top, double least_width, double* right,
-                    double* bottom) const;
+  // Draws all with its upper left corner at (left, top), the legend below in
+  // the width. Returns the lower right corner.
+  CanvasPoint Place(double left, double top, double least_width,
+                    Svg* svg) const;
 
  private:
   void Cover(double x, double y);
   void Path(const std::string& path, int kind, bool dashed);
+  static Paint PaintOf(int kind, double width);
 
-  std::string lines_;
-  std::string boxes_;
+  Svg lines_;
+  Svg boxes_;
   std::vector<std::string> kinds_;
   bool plain_ = false;  // some line is no link
   double left_ = 1e9, top_ = 1e9, right_ = -1e9, bottom_ = -1e9;
 };
 
-// "nvlink: 450 GBps, 300 ns".
-std::string LinkLabel(absl::string_view name, double bytes_per_s,
-                      double latency_s) {
-  return absl::StrCat(name, ": ", FormatBandwidth(bytes_per_s), ", ",
-                      FormatSeconds(latency_s));
+Paint TopologyCanvas::PaintOf(int kind, double width) {
+  if (kind < 0) return {.stroke = "#9A9A9A"};
+  return {.stroke = kHues[static_cast<size_t>(kind) % kHues.size()],
+          .width = width};
 }
 
 int TopologyCanvas::Kind(const std::string& label) {
@@ -101,28 +92,27 @@ void TopologyCanvas::Box(CanvasPoint centre, double width, double height,
   const double y = centre.y - height / 2;
   Cover(x - 1, y - 1);
   Cover(x + width + 1, y + height + 1);
-  absl::StrAppend(&boxes_, "<rect class=\"line\"",
-                  RectShape(x, y, width, height), " rx=\"3\" fill=\"", fill,
-                  "\" stroke=\"#1A1A1A\"/>\n", "<text class=\"ink\" x=\"",
-                  Px(centre.x), "\" y=\"", Px(centre.y + 4),
-                  "\" text-anchor=\"middle\" fill=\"#1A1A1A\"", " font-size=\"",
-                  Px(kBoxFont), "\">", EscapeXml(label), "</text>\n");
+  boxes_.Rect(x, y, width, height,
+              {.css = "line",
+               .fill = std::string(fill),
+               .stroke = kInk,
+               .more = " rx=\"3\""});
+  boxes_.Text(centre.x, centre.y + 4, label,
+              {.anchor = "middle", .size = kBoxFont});
 }
 
 void TopologyCanvas::Path(const std::string& path, int kind, bool dashed) {
-  absl::StrAppend(&lines_, "<path d=\"", path, "\" fill=\"none\" stroke=\"",
-                  ColourOfKind(kind), "\" stroke-width=\"",
-                  kind < 0 ? "1" : "1.8",
-                  dashed ? "\" stroke-dasharray=\"4 3\"/>\n" : "\"/>\n");
+  Paint paint = PaintOf(kind, 1.8);
+  if (dashed) paint.dashes = "4 3";
+  lines_.Path(path, paint);
   plain_ = plain_ || kind < 0;
 }
 
-void TopologyCanvas::Line(CanvasPoint from, CanvasPoint to, int kind) {
+void TopologyCanvas::Line(CanvasPoint from, CanvasPoint to, int kind,
+                          bool dashed) {
   Cover(from.x, from.y);
   Cover(to.x, to.y);
-  Path(absl::StrCat("M", Px(from.x), " ", Px(from.y), "L", Px(to.x), " ",
-                    Px(to.y)),
-       kind, false);
+  Path(PathOf({"M", from.x, from.y, "L", to.x, to.y}), kind, dashed);
 }
 
 void TopologyCanvas::Arc(CanvasPoint from, CanvasPoint to, double rise,
@@ -130,64 +120,52 @@ void TopologyCanvas::Arc(CanvasPoint from, CanvasPoint to, double rise,
   const CanvasPoint middle = {(from.x + to.x) / 2, (from.y + to.y) / 2};
   Cover(middle.x, middle.y - rise);
   // A quadratic curve comes half as near as its control point.
-  Path(absl::StrCat("M", Px(from.x), " ", Px(from.y), "Q", Px(middle.x), " ",
-                    Px(middle.y - 2 * rise), " ", Px(to.x), " ", Px(to.y)),
+  Path(PathOf({"M", from.x, from.y, "Q", middle.x, middle.y - 2 * rise, to.x,
+               to.y}),
        kind, false);
-}
-
-void TopologyCanvas::Dashes(CanvasPoint from, CanvasPoint to, int kind) {
-  Cover(from.x, from.y);
-  Cover(to.x, to.y);
-  Path(absl::StrCat("M", Px(from.x), " ", Px(from.y), "L", Px(to.x), " ",
-                    Px(to.y)),
-       kind, true);
 }
 
 void TopologyCanvas::Note(CanvasPoint start, absl::string_view text) {
   Cover(start.x, start.y - kBoxFont);
   Cover(start.x + TextWidth(text, kBoxFont), start.y + 4);
-  absl::StrAppend(&boxes_, "<text class=\"ink\" x=\"", Px(start.x), "\" y=\"",
-                  Px(start.y), "\" fill=\"#1A1A1A\" font-size=\"", Px(kBoxFont),
-                  "\">", EscapeXml(text), "</text>\n");
+  boxes_.Text(start.x, start.y, text, {.size = kBoxFont});
 }
 
-std::string TopologyCanvas::Place(double left, double top, double least_width,
-                                  double* right, double* bottom) const {
+CanvasPoint TopologyCanvas::Place(double left, double top, double least_width,
+                                  Svg* svg) const {
   const double width = std::max(least_width, right_ - left_);
   std::vector<LegendItem> items;
   for (size_t kind = 0; kind < kinds_.size(); ++kind) {
-    items.push_back({absl::StrCat("<path d=\"M0 7h24\" stroke=\"",
-                                  ColourOfKind(static_cast<int>(kind)),
-                                  "\" stroke-width=\"3\"/>"),
-                     24, EscapeXml(kinds_[kind])});
+    items.push_back(
+        LegendItem::Line(kinds_[kind], PaintOf(static_cast<int>(kind), 3)));
   }
   if (plain_) {
-    items.push_back({absl::StrCat("<path d=\"M0 7h24\" stroke=\"", kNoLink,
-                                  "\" stroke-width=\"1\"/>"),
-                     24, "no link of its own"});
+    items.push_back(LegendItem::Line("no link of its own", PaintOf(-1, 1)));
   }
-  std::string out =
-      absl::StrCat("<g transform=\"translate(", Px(left - left_), " ",
-                   Px(top - top_), ")\">\n", lines_, boxes_, "</g>\n");
-  *right = left + width;
-  *bottom = top + bottom_ - top_ + 14;
-  if (!items.empty()) {
-    absl::StrAppend(&out, LegendSvg(items, left, *bottom, width, bottom));
-  }
-  return out;
+  svg->Open(absl::StrCat("transform=\"translate(", Px(left - left_), " ",
+                         Px(top - top_), ")\""));
+  svg->Add(lines_);
+  svg->Add(boxes_);
+  svg->Close();
+  const double bottom = top + bottom_ - top_ + 14;
+  return {left + width,
+          items.empty() ? bottom : svg->Legend(items, left, bottom, width)};
 }
 
-// The inside of a node: NVSwitch, devices, NICs, and the way to the host's
-// memory over PCIe switches, roots and NUMA nodes.
+// "nvlink: 450 GBps, 300 ns".
+std::string LinkLabel(absl::string_view name, double bytes_per_s,
+                      double latency_s) {
+  return absl::StrCat(name, ": ", FormatBandwidth(bytes_per_s), ", ",
+                      FormatSeconds(latency_s));
+}
+
+// Inside of a node: NVSwitch, devices, NICs, and the way to the host's memory
+// over PCIe switches, roots and NUMA nodes.
 
 constexpr int kMostShown = 8;  // of more devices the first ones
 constexpr double kPitch = 104;
 constexpr double kAside = 24;  // of a NIC and of PCIe from a device's centre
 constexpr double kBoxHeight = 22;
-constexpr char kDeviceFill[] = "#DCEBF7";
-constexpr char kSwitchFill[] = "#F3E3D3";
-constexpr char kNicFill[] = "#FFFFFF";
-constexpr char kMemoryFill[] = "#E3F1EA";
 
 // Devices first to last of a block, of those that are shown.
 struct Block {
@@ -545,8 +523,8 @@ class NetworkDrawing {
       const double length = Distance(cable);
       const CanvasPoint stub = {(one.x - other.x) / length * 34,
                                 (one.y - other.y) / length * 30};
-      canvas_.Dashes(one, {one.x + stub.x, one.y + stub.y}, kind);
-      canvas_.Dashes(other, {other.x - stub.x, other.y - stub.y}, kind);
+      canvas_.Line(one, {one.x + stub.x, one.y + stub.y}, kind, true);
+      canvas_.Line(other, {other.x - stub.x, other.y - stub.y}, kind, true);
       round_ = true;
     } else {
       canvas_.Line(one, other, kind);
@@ -581,32 +559,24 @@ class NetworkDrawing {
   bool round_ = false;
 };
 
-std::string Heading(const std::string& text, double y, int font, bool bold) {
-  return absl::StrCat("<text class=\"ink\" x=\"", Px(kTopologyMargin),
-                      "\" y=\"", Px(y), "\" font-size=\"", font,
-                      bold ? "\" font-weight=\"bold" : "",
-                      "\" fill=\"#1A1A1A\">", EscapeXml(text), "</text>\n");
-}
-
 }  // namespace
 
 std::string TopologySvg(const std::vector<TopologyPicture>& pictures) {
-  std::string body;
+  Svg svg;
   double y = kTopologyMargin;
   double width = kLeastWidth + 2 * kTopologyMargin;
   for (const TopologyPicture& picture : pictures) {
-    absl::StrAppend(&body, Heading(picture.title, y + 12, 15, true));
+    svg.Heading(kTopologyMargin, y + 12, picture.title);
     width = std::max(width,
                      TextWidth(picture.title, 15) * 1.1 + 2 * kTopologyMargin);
     y += 34;
-    const auto add = [&](const std::string& heading,
+    const auto add = [&](absl::string_view heading,
                          const TopologyCanvas& canvas) {
-      absl::StrAppend(&body, Heading(heading, y + 8, 12, false));
-      double right = 0;
-      absl::StrAppend(&body, canvas.Place(kTopologyMargin, y + 22, kLeastWidth,
-                                          &right, &y));
-      width = std::max(width, right + kTopologyMargin);
-      y += 12;
+      svg.Text(kTopologyMargin, y + 8, heading);
+      const CanvasPoint corner =
+          canvas.Place(kTopologyMargin, y + 22, kLeastWidth, &svg);
+      width = std::max(width, corner.x + kTopologyMargin);
+      y = corner.y + 12;
     };
     if (picture.params.nodes > 1) {
       add("Between nodes", NetworkDrawing(picture).Draw());
@@ -614,14 +584,8 @@ std::string TopologySvg(const std::vector<TopologyPicture>& pictures) {
     add("Inside a node", NodeDrawing(picture.params).Draw());
     y += 20;
   }
-  return absl::StrCat(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 ", Px(width),
-      " ", Px(y), "\" width=\"", Px(width), "\" height=\"", Px(y),
-      "\" font-family=\"DejaVu Sans, sans-serif\" font-size=\"12\" "
-      "role=\"img\">\n<title>",
-      pictures.size() == 1 ? EscapeXml(pictures[0].title) : "Topologies",
-      "</title>\n<rect class=\"paper\" width=\"", Px(width), "\" height=\"",
-      Px(y), "\" fill=\"#FFFFFF\"/>\n", body, "</svg>\n");
+  return svg.Finish(width, y,
+                    pictures.size() == 1 ? pictures[0].title : "Topologies");
 }
 
 }  // namespace pipewright

@@ -21,7 +21,7 @@
 #include "sim/engine/fast_engine.h"
 #include "sim/engine/known_times.h"
 #include "sim/program/program.h"
-#include "sim/report/jitter_report.h"
+#include "sim/report/report.h"
 
 namespace pipewright {
 namespace {

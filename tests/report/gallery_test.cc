@@ -6,7 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "sim/base/file.h"
-#include "sim/cli/gallery.h"
+#include "sim/cli/verbs.h"
 #include "sim/schedule/registry.h"
 #include "tests/support/xml_check.h"
 

@@ -162,10 +162,28 @@ TEST_CASE("html: memory has its picture, table and verdict", "[html]") {
   const std::string html = ReportHtml(report, run.toy.program, run.toy.ops);
   CHECK(XmlProblem(html) == "");
   CHECK(Count(html, "id=\"memory-bytes\"") == 1);
-  CHECK(Count(html, "<svg class=\"memory\"") == 1);
+  CHECK(Count(html, "class=\"memory\"") == 1);
   CHECK(absl::StrContains(html, "does not fit"));
   CHECK(absl::StrContains(html, "strategy.recompute full"));
   CHECK(absl::StrContains(html, "activations</th>"));
+}
+
+TEST_CASE("html: parts of pages escape and leave out what is empty", "[html]") {
+  const std::string odd = "a<b & \"c\"";
+  const std::string body = absl::StrCat(
+      HeaderHtml(odd, odd), WarningsHtml({odd, odd}), WordsHtml({{odd, odd}}),
+      CardHtml({.heading = odd,
+                .figure = odd,
+                .values = {{odd, odd}},
+                .notes = {odd, odd}}),
+      PlainHtml(odd));
+  CHECK(XmlProblem(absl::StrCat("<body>", body, "</body>")) == "");
+  CHECK(Count(body, "a&lt;b &amp; &quot;c&quot;") == 13);
+  CHECK(WarningsHtml({}).empty());
+  CHECK(!absl::StrContains(HeaderHtml("title"), "<p"));
+  const std::string bare = CardHtml({.heading = "heading"});
+  CHECK(!absl::StrContains(bare, "<p"));
+  CHECK(!absl::StrContains(bare, "<dl"));
 }
 
 }  // namespace

@@ -236,6 +236,19 @@ TEST_CASE("report: many ranks are cut to the first and the last eight",
 
 TEST_CASE("report: times, bytes and texts read well", "[report]") {
   CHECK(FormatPercent(1.0 / 12) == "8.33 %");
+  CHECK(FormatChange(1.0 / 12) == "+8.33 %");
+  CHECK(FormatChange(-0.5) == "-50.00 %");
+  CHECK(ByteUnitFor(3 * 1024.0 * 1024).name == "MiB");
+  CHECK(ByteUnitFor(1024.0 * 1024 * 1024).bytes == 1024.0 * 1024 * 1024);
+  CHECK(ByteUnitFor(1023).name == "B");
+  CHECK(ReportLine("busy", "4 ms", "of the busiest rank") ==
+        "busy                 4 ms  of the busiest rank\n");
+  CHECK(
+      TextTable({{"", "time"}, {"F forward", "3 ms"}, {"W"}, {"B", "10 ms"}}) ==
+      "            time\n"
+      "F forward   3 ms\n"
+      "W\n"
+      "B          10 ms\n");
   CHECK(EscapeXml("a<b & \"c\" 'd'>\x01\xff\xe2\x80\xa6") ==
         "a&lt;b &amp; &quot;c&quot; &#39;d&#39;&gt; \xef\xbf\xbd\xe2\x80\xa6");
 }

@@ -2,10 +2,13 @@
 
 #include <catch2/catch.hpp>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "sim/report/palette.h"
+#include "sim/report/svg_parts.h"
 #include "tests/support/toy_ops.h"
 #include "tests/support/xml_check.h"
 
@@ -244,6 +247,51 @@ TEST_CASE("svg: text on every colour has contrast", "[svg]") {
     const Colour black = {0, 0, 0};
     CHECK(Contrast(lighter, black) > 1.25 * Contrast(darker, black));
   }
+}
+
+TEST_CASE("svg: ticks are whole multiples of 1, 2 or 5", "[svg]") {
+  CHECK(TickStep(0.3) == Approx(0.5));
+  CHECK(TickStep(1) == 1);
+  CHECK(TickStep(1.1) == 2);
+  CHECK(TickStep(6e-7) == Approx(1e-6));
+  std::vector<std::string> labels;
+  for (const AxisTick& tick : TicksOf(-3, 4.5, 2)) labels.push_back(tick.label);
+  CHECK(labels == std::vector<std::string>{"-2", "0", "2", "4"});
+  // Rounding neither adds nor takes a tick at an end.
+  CHECK(TicksOf(0, 0.3, 0.1).size() == 4);
+  CHECK(PathOf({"M", 1.0, -0.001, "h", 2.346}) == "M1 0h2.35");
+}
+
+TEST_CASE("svg: every text of a picture is escaped", "[svg]") {
+  const std::string odd = "a<b & \"c\"";
+  Svg svg;
+  svg.Text(1, 2, odd, {.anchor = "end", .size = 9, .bold = true});
+  svg.Rect(0, 0, 10, 10, {.fill = "#FFFFFF", .title = odd});
+  svg.Open("class=\"group\"", odd);
+  svg.Circle(5, 5, 1, {.stroke = kInk, .dashes = "4 3"});
+  svg.Close();
+  svg.XAxis({.ticks = {{0.5, odd}}, .title = odd}, 0, 100, 50);
+  svg.YAxis({.ticks = {{0.5, odd}}}, 0, 50, 40);
+  svg.Legend({LegendItem::Box(odd, {.fill = kIdle}),
+              LegendItem::Line(odd, {.stroke = kHues[0]})},
+             0, 0, 500);
+  const std::string picture = svg.Finish(200, 100, odd);
+  CHECK(XmlProblem(picture) == "");
+  CHECK(Count(picture, "a&lt;b &amp; &quot;c&quot;") == 9);
+  CHECK(absl::StrContains(picture, "viewBox=\"0 0 200 100\""));
+}
+
+TEST_CASE("svg: a legend goes on below if a line is full", "[svg]") {
+  const auto bottom = [](double width) {
+    Svg svg;
+    return svg.Legend({LegendItem::Box("first", {.fill = kIdle}),
+                       LegendItem::Box("second", {.fill = kIdle}),
+                       LegendItem::Box("third", {.fill = kIdle})},
+                      10, 30, width);
+  };
+  CHECK(bottom(1000) == Approx(50));
+  CHECK(bottom(160) == Approx(70));
+  CHECK(bottom(1) == Approx(90));
 }
 
 }  // namespace

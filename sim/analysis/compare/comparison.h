@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "sim/analysis/compare/findings.h"
 #include "sim/analysis/compare/paired_run.h"
+#include "sim/report/format.h"
 
 namespace pipewright {
 
@@ -103,7 +104,31 @@ std::string TogetherText(const TraceComparison& comparison);
 // There is memory that is not paired: a column for each of both.
 bool MemoryApart(const TraceComparison& comparison);
 
-// Rows of "cause", "seconds", "share of the simulated step", for both.
-std::string CauseLabel(const Difference& difference);
+// Unit of the times in tables: three decimals of it show a thousandth of a
+// step.
+TimeUnit TimeUnitOf(const TraceComparison& comparison);
+// "12.345".
+std::string InUnit(double seconds, const TimeUnit& unit);
+
+// Rows of metric, simulated, measured, error.
+std::vector<std::vector<std::string>> MetricRows(
+    const TraceComparison& comparison);
+
+// Rows of cause, change of the step, its share of the simulated step, note.
+std::vector<std::vector<std::string>> DifferenceRows(
+    const TraceComparison& comparison);
+
+// Two timelines on one axis: for each rank a lane as simulated and below it a
+// lane as measured, both from the iteration's first pass on.
+struct OverlayOptions {
+  int replica = 0;  // data-parallel
+  int iteration = 0;
+  double width_px = 1600;  // width of the time axis
+  double lane_px = 16;
+  std::string title;
+};
+
+// Operations of compute streams; numbers of microbatches where they fit.
+std::string OverlaySvg(const PairedRun& run, const OverlayOptions& options);
 
 }  // namespace pipewright

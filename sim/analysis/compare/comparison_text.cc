@@ -13,13 +13,13 @@ namespace {
 
 constexpr size_t kMaxRanksPrinted = 64;
 
-std::string SignedPercent(double share) {
-  return absl::StrFormat("%+.2f %%", share * 100);
-}
-
-// Share of the step, where there is one.
-std::string ShareOf(double seconds, double of_s) {
-  return of_s > 0 ? SignedPercent(seconds / of_s) : "";
+std::string CauseLabel(const Difference& difference) {
+  if (difference.cause == "kernels") {
+    return absl::StrCat("kernels ", difference.kind);
+  }
+  if (difference.cause == "copies") return "offload and load copies";
+  if (difference.cause == "gaps") return "launch gaps and waiting";
+  return difference.cause;
 }
 
 Json ToJson(const TwoValues& values) {
@@ -74,11 +74,8 @@ Json MemoryJson(const TraceComparison& comparison, Side side) {
 
 class Text {
  public:
-  explicit Text(const TraceComparison& comparison) : comparison_(comparison) {
-    double largest =
-        std::max(comparison.step_s.simulated, comparison.step_s.measured);
-    unit_ = UnitFor(largest / 10);
-  }
+  explicit Text(const TraceComparison& comparison)
+      : comparison_(comparison), unit_(TimeUnitOf(comparison)) {}
 
   std::string Write() {
     const TraceComparison& c = comparison_;
@@ -90,12 +87,10 @@ class Text {
                           c.iteration, c.iterations, c.simulated, c.measured,
                           absl::StrFormat("(%s)", unit_.name), "simulated",
                           "measured", "error");
-    Times("step time", c.step_s);
-    Times("span, global", c.span_global_s);
-    Times("span, per rank", c.span_per_rank_s);
-    Times("busy", c.busy_s);
-    Points("bubble fraction, global", c.bubble_global);
-    Points("bubble fraction, per rank", c.bubble_per_rank);
+    for (const std::vector<std::string>& row : MetricRows(c)) {
+      absl::StrAppendFormat(&out_, "%-28s %12s %12s %12s\n", row[0], row[1],
+                            row[2], row[3]);
+    }
     WriteRanks();
     WriteDifferences();
     WriteFindings();
@@ -108,21 +103,6 @@ class Text {
   }
 
  private:
-  std::string Time(double seconds) const {
-    return absl::StrFormat("%.3f", seconds / unit_.seconds);
-  }
-  void Times(absl::string_view name, const TwoValues& values) {
-    absl::StrAppendFormat(&out_, "%-28s %12s %12s %12s\n", name,
-                          Time(values.simulated), Time(values.measured),
-                          SignedPercent(values.error()));
-  }
-  void Points(absl::string_view name, const TwoValues& values) {
-    absl::StrAppendFormat(&out_, "%-28s %12s %12s %+5.2f points\n", name,
-                          FormatPercent(values.simulated),
-                          FormatPercent(values.measured),
-                          -values.difference() * 100);
-  }
-
   // One column where both traces count the same, else one for each.
   void WriteRanks() {
     const bool apart = MemoryApart(comparison_);
@@ -157,8 +137,10 @@ class Text {
       }
       absl::StrAppendFormat(
           &out_, "%-5d %25s %25s %19s %s\n", rank,
-          both(Time(row.span_s.simulated), Time(row.span_s.measured)),
-          both(Time(row.busy_s.simulated), Time(row.busy_s.measured)),
+          both(InUnit(row.span_s.simulated, unit_),
+               InUnit(row.span_s.measured, unit_)),
+          both(InUnit(row.busy_s.simulated, unit_),
+               InUnit(row.busy_s.measured, unit_)),
           activations,
           apart
               ? absl::StrFormat("%15s%15s", bytes(row.memory_bytes[kSimulated]),
@@ -174,22 +156,10 @@ class Text {
     absl::StrAppendFormat(&out_, "\n%-28s %12s %12s\n",
                           "the step time differs by",
                           absl::StrCat("(", unit_.name, ")"), "of the step");
-    const double step_s = comparison_.step_s.simulated;
-    const auto row = [&](const std::string& name, double seconds, bool given) {
-      // Rounding of what is 0 is no negative number.
-      const double shown = std::abs(seconds) < 1e-12 ? 0.0 : seconds;
-      const bool nothing = std::abs(shown) < 5e-4 * unit_.seconds;
-      absl::StrAppendFormat(
-          &out_, "%-28s %12s %12s%s\n", name,
-          given && nothing ? "-"
-                           : absl::StrFormat("%+.3f", shown / unit_.seconds),
-          given && nothing ? "-" : ShareOf(shown, step_s),
-          given ? "  given, not measured" : "");
-    };
-    for (const Difference& difference : comparison_.differences) {
-      row(CauseLabel(difference), difference.seconds, difference.given);
+    for (const std::vector<std::string>& row : DifferenceRows(comparison_)) {
+      absl::StrAppendFormat(&out_, "%-28s %12s %12s%s%s\n", row[0], row[1],
+                            row[2], row[3].empty() ? "" : "  ", row[3]);
     }
-    row("together", comparison_.step_s.difference(), false);
   }
 
   void WriteFindings() {
@@ -207,19 +177,66 @@ class Text {
   }
 
   const TraceComparison& comparison_;
-  TimeUnit unit_;
+  const TimeUnit unit_;
   std::string out_;
 };
 
 }  // namespace
 
-std::string CauseLabel(const Difference& difference) {
-  if (difference.cause == "kernels") {
-    return absl::StrCat("kernels ", difference.kind);
+TimeUnit TimeUnitOf(const TraceComparison& comparison) {
+  return UnitFor(
+      std::max(comparison.step_s.simulated, comparison.step_s.measured) / 10);
+}
+
+std::string InUnit(double seconds, const TimeUnit& unit) {
+  return absl::StrFormat("%.3f", seconds / unit.seconds);
+}
+
+std::vector<std::vector<std::string>> MetricRows(const TraceComparison& c) {
+  const TimeUnit unit = TimeUnitOf(c);
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& [name, values] :
+       {std::pair("step time", &c.step_s),
+        std::pair("span, global", &c.span_global_s),
+        std::pair("span, per rank", &c.span_per_rank_s),
+        std::pair("busy", &c.busy_s)}) {
+    rows.push_back({name, InUnit(values->simulated, unit),
+                    InUnit(values->measured, unit),
+                    FormatChange(values->error())});
   }
-  if (difference.cause == "copies") return "offload and load copies";
-  if (difference.cause == "gaps") return "launch gaps and waiting";
-  return difference.cause;
+  for (const auto& [name, values] :
+       {std::pair("bubble fraction, global", &c.bubble_global),
+        std::pair("bubble fraction, per rank", &c.bubble_per_rank)}) {
+    rows.push_back(
+        {name, FormatPercent(values->simulated),
+         FormatPercent(values->measured),
+         absl::StrFormat("%+5.2f points", -values->difference() * 100)});
+  }
+  return rows;
+}
+
+std::vector<std::vector<std::string>> DifferenceRows(
+    const TraceComparison& comparison) {
+  const TimeUnit unit = TimeUnitOf(comparison);
+  const double step_s = comparison.step_s.simulated;
+  std::vector<std::vector<std::string>> rows;
+  const auto add = [&](std::string name, double seconds, bool given) {
+    // Rounding of what is 0 is no negative number.
+    const double shown = std::abs(seconds) < 1e-12 ? 0.0 : seconds;
+    const bool nothing = given && std::abs(shown) < 5e-4 * unit.seconds;
+    rows.push_back(
+        {std::move(name),
+         nothing ? "-" : absl::StrFormat("%+.3f", shown / unit.seconds),
+         nothing      ? "-"
+         : step_s > 0 ? FormatChange(shown / step_s)
+                      : "",
+         given ? "given, not measured" : ""});
+  };
+  for (const Difference& difference : comparison.differences) {
+    add(CauseLabel(difference), difference.seconds, difference.given);
+  }
+  add("together", comparison.step_s.difference(), false);
+  return rows;
 }
 
 std::string TogetherText(const TraceComparison& comparison) {

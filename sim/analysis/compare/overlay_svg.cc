@@ -1,14 +1,12 @@
-#include "sim/analysis/compare/overlay_svg.h"
-
+// OverlaySvg (comparison.h).
 #include <algorithm>
 #include <array>
 #include <limits>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "sim/analysis/compare/comparison.h"
 #include "sim/base/quantity.h"
-#include "sim/report/format.h"
 #include "sim/report/palette.h"
 #include "sim/report/svg_parts.h"
 
@@ -62,33 +60,19 @@ class Overlay {
   }
 
   std::string Write() {
-    double top = 0;
-    const std::string legend =
-        LegendSvg(Legend(), kLeft, 36, options_.width_px, &top);
-    top += 6;
+    svg_.Heading(kLeft, 22, options_.title);
+    const double top = svg_.Legend(Legend(), kLeft, 36, options_.width_px) + 6;
     const double pitch = 2 * lane_ + (lane_ >= 8 ? 8 : 2);
-    std::string body;
     for (size_t rank = 0; rank < ranks_.size(); ++rank) {
-      WriteRank(rank, top + pitch * static_cast<double>(rank), &body);
+      WriteRank(rank, top + pitch * static_cast<double>(rank));
     }
     const double axis_y = top + pitch * static_cast<double>(ranks_.size()) + 2;
     if (scale_ > 0) {
-      body += TimeAxisSvg(0, options_.width_px / scale_, kLeft,
-                          options_.width_px, axis_y);
+      svg_.TimeAxis(0, options_.width_px / scale_, kLeft, options_.width_px,
+                    axis_y);
     }
-    const double width = kLeft + options_.width_px + kRight;
-    const double height = axis_y + 42;
-    return absl::StrCat(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 ", Px(width),
-        " ", Px(height), "\" width=\"", Px(width), "\" height=\"", Px(height),
-        "\" font-family=\"sans-serif\" font-size=\"", kFont,
-        "\" role=\"img\">\n<title>", EscapeXml(options_.title),
-        "</title>\n<rect class=\"paper\" width=\"", Px(width), "\" height=\"",
-        Px(height), "\" fill=\"#FFFFFF\"/>\n<text class=\"ink\" x=\"",
-        Px(kLeft),
-        "\" y=\"22\" font-size=\"15\" font-weight=\"bold\" "
-        "fill=\"#1A1A1A\">",
-        EscapeXml(options_.title), "</text>\n", legend, body, "</svg>\n");
+    return svg_.Finish(kLeft + options_.width_px + kRight, axis_y + 42,
+                       options_.title);
   }
 
  private:
@@ -97,89 +81,75 @@ class Overlay {
     for (int index = 0; index < kNumStyles; ++index) {
       if (!present_[index]) continue;
       const Style style = static_cast<Style>(index);
-      items.push_back(
-          {absl::StrCat("<rect", RectShape(0, 0, 14, 14), " fill=\"",
-                        Hex(ColourOf(style, 0, 1)), "\"/>"),
-           14, std::string(StyleLabel(style))});
+      items.push_back(LegendItem::Box(std::string(StyleLabel(style)),
+                                      {.fill = Hex(ColourOf(style, 0, 1))}));
     }
-    items.push_back(
-        {absl::StrCat("<rect class=\"idle\"", RectShape(0, 0, 14, 14),
-                      " fill=\"#E4E4E4\"/>"),
-         14, "idle"});
-    items.push_back({"", 0, "(upper lane: simulated, lower: measured)"});
+    items.push_back(LegendItem::Box("idle", {.css = "idle", .fill = kIdle}));
+    items.push_back({"(upper lane: simulated, lower: measured)"});
     return items;
   }
 
-  void Label(double y, absl::string_view text, std::string* out) const {
-    absl::StrAppend(out, "<text class=\"ink\" x=\"", Px(kLeft - 8), "\" y=\"",
-                    Px(y), "\" text-anchor=\"end\" fill=\"#1A1A1A\">", text,
-                    "</text>\n");
+  void Label(double y, absl::string_view text) {
+    svg_.Text(kLeft - 8, y, text, {.anchor = "end"});
   }
 
-  void WriteRank(size_t rank, double top, std::string* out) const {
+  void WriteRank(size_t rank, double top) {
     if (lane_ >= 11) {
-      Label(top + lane_ / 2 + 4, absl::StrCat("rank ", rank, " simulated"),
-            out);
-      Label(top + lane_ * 1.5 + 5, "measured", out);
+      Label(top + lane_ / 2 + 4, absl::StrCat("rank ", rank, " simulated"));
+      Label(top + lane_ * 1.5 + 5, "measured");
     } else {
       size_t every = 1;
       while (static_cast<double>(every) * 2 * lane_ < kFont) every *= 2;
-      if (rank % every == 0) {
-        Label(top + lane_ + 4, absl::StrCat("rank ", rank), out);
-      }
+      if (rank % every == 0)
+        Label(top + lane_ + 4, absl::StrCat("rank ", rank));
     }
     for (const Side side : {kSimulated, kMeasured}) {
       const double lane_top = top + (side == kMeasured ? lane_ + 1 : 0);
-      absl::StrAppend(out, "<rect class=\"idle\"",
-                      RectShape(kLeft, lane_top, end_s_[side] * scale_, lane_),
-                      " fill=\"#E4E4E4\"/>\n");
-      std::string labels;
+      svg_.Rect(kLeft, lane_top, end_s_[side] * scale_, lane_,
+                {.css = "idle", .fill = kIdle});
+      Svg labels;
       for (const PairedOp* paired : ranks_[rank]) {
-        WriteBox(*paired, side, lane_top, out, &labels);
+        WriteBox(*paired, side, lane_top, &labels);
       }
       if (labels.empty()) continue;
-      absl::StrAppend(out,
-                      "<g text-anchor=\"middle\" pointer-events=\"none\">\n",
-                      labels, "</g>\n");
+      svg_.Open("text-anchor=\"middle\" pointer-events=\"none\"");
+      svg_.Add(labels);
+      svg_.Close();
     }
   }
 
-  void WriteBox(const PairedOp& paired, Side side, double top, std::string* out,
-                std::string* labels) const {
+  void WriteBox(const PairedOp& paired, Side side, double top, Svg* labels) {
     const double width = paired.seconds(side) * scale_;
     if (width < kNarrowest || !paired.present[side]) return;
     const double x = kLeft + (paired.start_s[side] - begin_[side]) * scale_;
     const Colour colour =
         ColourOf(StyleOf(paired.op), paired.op.pass.chunk(), vpp_);
     const double inset = width >= 3 ? 0.4 : 0;
-    absl::StrAppend(out, "<rect",
-                    RectShape(x + inset, top, width - 2 * inset, lane_),
-                    " fill=\"", Hex(colour), "\"");
+    std::string title;
     if (2 * boxes_ <= kMaxTooltips) {
-      absl::StrAppend(out, "><title>", EscapeXml(OpLabel(paired)),
-                      side == kSimulated ? ", simulated: " : ", measured: ",
-                      FormatSeconds(paired.seconds(side)), " (",
-                      side == kSimulated ? "measured: " : "simulated: ",
-                      FormatSeconds(paired.seconds(
-                          side == kSimulated ? kMeasured : kSimulated)),
-                      ")</title></rect>\n");
-    } else {
-      absl::StrAppend(out, "/>\n");
+      const bool simulated = side == kSimulated;
+      title = absl::StrCat(
+          OpLabel(paired), simulated ? ", simulated: " : ", measured: ",
+          FormatSeconds(paired.seconds(side)), " (",
+          simulated ? "measured: " : "simulated: ",
+          FormatSeconds(paired.seconds(simulated ? kMeasured : kSimulated)),
+          ")");
     }
+    svg_.Rect(x + inset, top, width - 2 * inset, lane_,
+              {.fill = Hex(colour), .title = title});
     if (paired.op.kind != OpKind::kPass) return;
     const std::string number = absl::StrCat(paired.op.pass.microbatch());
     const double font = std::min(
         {kFont, lane_ - 2,
          (width - 2) / (kDigitEm * static_cast<double>(number.size()))});
     if (font < kSmallestFont) return;
-    absl::StrAppend(labels, "<text x=\"", Px(x + width / 2), "\" y=\"",
-                    Px(top + lane_ / 2 + font * 0.36), "\" font-size=\"",
-                    Px(font), "\" fill=\"", Hex(TextOn(colour)), "\">", number,
-                    "</text>\n");
+    labels->Text(x + width / 2, top + lane_ / 2 + font * 0.36, number,
+                 {.size = font, .fill = Hex(TextOn(colour))});
   }
 
   const PairedRun& run_;
   const OverlayOptions& options_;
+  Svg svg_;
   std::vector<std::vector<const PairedOp*>> ranks_;
   std::array<double, kNumSides> begin_{};
   std::array<double, kNumSides> end_s_{};

@@ -25,17 +25,6 @@ constexpr double kFoot = 46;
 constexpr double kMedianGoal = 0.05;
 constexpr double kWorstGoal = 0.10;
 
-std::string InPercent(double share) {
-  return absl::StrFormat("%+.2f %%", share * 100);
-}
-
-std::string SvgText(double x, double y, absl::string_view anchor,
-                    absl::string_view text, absl::string_view more = "") {
-  return absl::StrCat("<text class=\"ink\" x=\"", Px(x), "\" y=\"", Px(y),
-                      "\" text-anchor=\"", anchor, "\" fill=\"#1A1A1A\"", more,
-                      ">", EscapeXml(text), "</text>\n");
-}
-
 // Errors from -limit to +limit, in whole 5 %.
 double LimitOf(const RunsSummary& summary) {
   double most = kWorstGoal;
@@ -51,78 +40,67 @@ double LimitOf(const RunsSummary& summary) {
 std::string SpreadText(const RepeatedRun& run) {
   if (run.executions == 1) return "";
   return absl::StrCat(" in the median of ", run.executions, ", ",
-                      InPercent(run.least_error), " to ",
-                      InPercent(run.most_error));
+                      FormatChange(run.least_error), " to ",
+                      FormatChange(run.most_error));
 }
 
-std::string Panel(const RanksSummary& size, double limit, double left,
-                  double bottom) {
+void Panel(const RanksSummary& size, double limit, double left, double bottom,
+           Svg* svg) {
   const double zero = left + kNames + kPanel / 2;
   const auto place = [&](double error) {
     return zero + error / limit * kPanel / 2;
   };
-  std::string out = SvgText(
-      left + kNames + kPanel / 2, kMargin + 14, "middle",
+  svg->Text(
+      zero, kMargin + 14,
       absl::StrCat("pp ", size.pp, ": predicted over executed step, less 1"),
-      " font-weight=\"600\"");
-  const auto band = [&](double goal, absl::string_view opacity) {
-    absl::StrAppend(&out, "<rect",
-                    RectShape(place(-goal), kHead, place(goal) - place(-goal),
-                              bottom - kHead),
-                    " fill=\"#0072B2\" fill-opacity=\"", opacity, "\"/>\n");
-  };
-  band(kWorstGoal, "0.08");
-  band(kMedianGoal, "0.10");
-  std::string ticks;
+      {.anchor = "middle", .bold = true});
+  for (const auto& [goal, opacity] :
+       {std::pair(kWorstGoal, "0.08"), std::pair(kMedianGoal, "0.10")}) {
+    svg->Rect(place(-goal), kHead, place(goal) - place(-goal), bottom - kHead,
+              {.fill = kHues[0],
+               .more = absl::StrCat(" fill-opacity=\"", opacity, "\"")});
+  }
+  Axis axis = {.low = -limit, .high = limit, .title = "per cent"};
   const int steps = static_cast<int>(std::lround(limit / 0.05));
   // Labels of their own width.
   const int every = steps > 6 ? 2 : 1;
   for (int step = -steps; step <= steps; ++step) {
-    const double x = place(step * 0.05);
-    absl::StrAppend(&ticks, "M", Px(x), " ", Px(bottom), "v5");
-    if (step % every != 0) continue;
-    absl::StrAppend(
-        &out, SvgText(x, bottom + 18, "middle",
-                      step == 0 ? "0" : absl::StrFormat("%+d", step * 5)));
+    axis.ticks.push_back({step * 0.05, step % every != 0 ? ""
+                                       : step == 0
+                                           ? "0"
+                                           : absl::StrFormat("%+d", step * 5)});
   }
-  absl::StrAppend(&out, SvgText(zero, bottom + 34, "middle", "per cent"));
-  absl::StrAppend(&out, "<path class=\"line\" d=\"M", Px(left + kNames), " ",
-                  Px(bottom), "h", Px(kPanel), ticks, "M", Px(zero), " ",
-                  Px(kHead), "V", Px(bottom),
-                  "\" fill=\"none\" stroke=\"#1A1A1A\"/>\n");
+  svg->XAxis(axis, left + kNames, kPanel, bottom);
+  const Paint line = {.css = "line", .stroke = kInk};
+  svg->Path(PathOf({"M", zero, kHead, "V", bottom}), line);
   double y = kHead + kRow / 2;
   for (const RepeatedRun& run : size.runs) {
     const ExecutedRow& row = run.row;
     const double x = place(row.error());
     const bool good = row.gradients_agree() && row.peaks_agree();
-    absl::StrAppend(&out,
-                    SvgText(left + kNames - 10, y + 4, "end", RunName(row)));
+    svg->Text(left + kNames - 10, y + 4, RunName(row), {.anchor = "end"});
     if (run.executions > 1) {
-      absl::StrAppend(&out, "<path class=\"line\" d=\"M",
-                      Px(place(run.least_error)), " ", Px(y), "H",
-                      Px(place(run.most_error)), "m0 -3v6M",
-                      Px(place(run.least_error)), " ", Px(y - 3),
-                      "v6\" fill=\"none\" stroke=\"#1A1A1A\"/>\n");
+      svg->Path(
+          PathOf({"M", place(run.least_error), y, "H", place(run.most_error),
+                  "m0 -3v6M", place(run.least_error), y - 3, "v6"}),
+          line);
     }
-    absl::StrAppend(&out, "<path d=\"M", Px(zero), " ", Px(y), "H", Px(x),
-                    "\" stroke=\"#0072B2\" stroke-width=\"3\"/>\n<circle cx=\"",
-                    Px(x), "\" cy=\"", Px(y), "\" r=\"4.5\" fill=\"",
-                    good ? "#0072B2" : "#D55E00", "\"><title>",
-                    EscapeXml(RunName(row)), ": ", InPercent(row.error()),
-                    SpreadText(run),
-                    good ? "" : ", gradients or activations not as they should",
-                    "</title></circle>\n");
+    svg->Path(PathOf({"M", zero, y, "H", x}), {.stroke = kHues[0], .width = 3});
+    svg->Circle(
+        x, y, 4.5,
+        {.fill = good ? kHues[0] : kHues[1],
+         .title = absl::StrCat(
+             RunName(row), ": ", FormatChange(row.error()), SpreadText(run),
+             good ? "" : ", gradients or activations not as they should")});
     y += kRow;
   }
-  return out;
 }
 
-std::string Card(absl::string_view heading, absl::string_view figure,
-                 absl::string_view below) {
-  return absl::StrCat("<div class=\"card\"><h3>", EscapeXml(heading),
-                      "</h3><p class=\"figure\">", EscapeXml(figure),
-                      "</p><p class=\"quiet\">", EscapeXml(below),
-                      "</p></div>\n");
+std::string Card(absl::string_view heading, std::string figure,
+                 std::string below) {
+  return CardHtml({.heading = std::string(heading),
+                   .figure = std::move(figure),
+                   .notes = {std::move(below)}});
 }
 
 std::string SizeSection(const RanksSummary& size) {
@@ -138,11 +116,12 @@ std::string SizeSection(const RanksSummary& size) {
     const ExecutedRow& row = run.row;
     table.rows.push_back(
         {row.schedule, absl::StrFormat("%.2f", row.predicted_s * 1e3),
-         absl::StrFormat("%.2f", row.executed_s * 1e3), InPercent(row.error()),
-         run.control_s ? InPercent(run.control_error()) : "",
+         absl::StrFormat("%.2f", row.executed_s * 1e3),
+         FormatChange(row.error()),
+         run.control_s ? FormatChange(run.control_error()) : "",
          absl::StrCat(run.executions),
-         absl::StrCat(InPercent(run.least_error), " to ",
-                      InPercent(run.most_error)),
+         absl::StrCat(FormatChange(run.least_error), " to ",
+                      FormatChange(run.most_error)),
          row.gradients, row.peak_activations, absl::StrCat(row.vpp), row.layers,
          absl::StrCat(row.microbatches), absl::StrCat(row.microbatch_size),
          absl::StrCat(row.slices)});
@@ -157,7 +136,7 @@ std::string SizeSection(const RanksSummary& size) {
       absl::StrCat(
           TableHtml(table, kMaxRunRows),
           "<p>Error: ", absl::StrFormat("%.2f", size.median_error * 100),
-          " % in the median, ", InPercent(size.worst_error), " at worst (",
+          " % in the median, ", FormatChange(size.worst_error), " at worst (",
           EscapeXml(size.worst), ").</p>\n",
           size.control ? absl::StrCat("<p>Control: ",
                                       EscapeXml(ControlInWords(*size.control)),
@@ -189,7 +168,7 @@ std::string ControlSection(const RunsSummary& summary) {
                          absl::string_view whose, int of_pairs, double tau) {
       table.rows.push_back(
           {std::string(name), absl::StrFormat("%.2f %%", median * 100),
-           absl::StrCat(InPercent(worst), " (", whose, ")"),
+           absl::StrCat(FormatChange(worst), " (", whose, ")"),
            of_pairs > 0 ? absl::StrFormat("%.3f over %d pairs", tau, of_pairs)
                         : "no pair"});
     };
@@ -209,24 +188,19 @@ std::string ControlSection(const RunsSummary& summary) {
 }
 
 std::string Provenance(const RunsSummary& summary) {
-  std::string items;
-  const auto item = [&](absl::string_view word, absl::string_view text) {
-    absl::StrAppend(&items, "<dt>", word, "</dt><dd>", EscapeXml(text),
-                    "</dd>\n");
-  };
-  item("machine", absl::StrJoin(summary.devices, "; "));
-  item("libraries", absl::StrJoin(summary.libraries, "; "));
-  item("pass times", absl::StrJoin(summary.profiles, "; "));
-  item("executed",
-       summary.first_date == summary.last_date
-           ? summary.first_date
-           : absl::StrCat(summary.first_date, " to ", summary.last_date));
-  item("pipewright", absl::StrJoin(summary.versions, ", "));
-  item("conditions", ConditionsInWords(summary));
-  item("shortest pass", FormatSeconds(summary.shortest_pass_s));
-  item("wall time of the runs", FormatSeconds(summary.wall_s));
-  return SectionHtml("provenance", "Where the numbers are from",
-                     absl::StrCat("<dl class=\"words\">\n", items, "</dl>\n"));
+  return SectionHtml(
+      "provenance", "Where the numbers are from",
+      WordsHtml({{"machine", absl::StrJoin(summary.devices, "; ")},
+                 {"libraries", absl::StrJoin(summary.libraries, "; ")},
+                 {"pass times", absl::StrJoin(summary.profiles, "; ")},
+                 {"executed", summary.first_date == summary.last_date
+                                  ? summary.first_date
+                                  : absl::StrCat(summary.first_date, " to ",
+                                                 summary.last_date)},
+                 {"pipewright", absl::StrJoin(summary.versions, ", ")},
+                 {"conditions", ConditionsInWords(summary)},
+                 {"shortest pass", FormatSeconds(summary.shortest_pass_s)},
+                 {"wall time of the runs", FormatSeconds(summary.wall_s)}}));
 }
 
 }  // namespace
@@ -238,21 +212,15 @@ std::string RunsSvg(const RunsSummary& summary) {
   }
   const double bottom = kHead + kRow * static_cast<double>(most);
   const double column = kNames + kPanel + 2 * kMargin;
-  const double width = column * static_cast<double>(summary.sizes.size());
-  const double height = bottom + kFoot;
-  std::string out = absl::StrCat(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 ", Px(width),
-      " ", Px(height), "\" width=\"", Px(width), "\" height=\"", Px(height),
-      "\" font-family=\"DejaVu Sans, sans-serif\" font-size=\"12\" "
-      "role=\"img\" aria-label=\"error of the predicted step time of each "
-      "run\">\n<rect class=\"paper\" width=\"100%\" height=\"100%\" "
-      "fill=\"#FFFFFF\"/>\n");
+  Svg svg;
   double left = kMargin;
   for (const RanksSummary& size : summary.sizes) {
-    absl::StrAppend(&out, Panel(size, LimitOf(summary), left, bottom));
+    Panel(size, LimitOf(summary), left, bottom, &svg);
     left += column;
   }
-  return out + "</svg>\n";
+  return svg.Finish(column * static_cast<double>(summary.sizes.size()),
+                    bottom + kFoot,
+                    "error of the predicted step time of each run");
 }
 
 std::string RunsHtml(const RunsSummary& summary) {
@@ -269,19 +237,20 @@ std::string RunsHtml(const RunsSummary& summary) {
     return absl::StrCat(count, " of ", summary.runs);
   };
   std::string body = absl::StrCat(
-      "<header><h1>Predicted and executed</h1>\n<p class=\"quiet\">",
-      summary.runs, " runs of schedules with real kernels, ",
-      summary.executions == summary.runs
-          ? ""
-          : absl::StrCat("executed ", summary.executions,
-                         " times (the median of each counts), "),
-      "each held against the step time that was predicted from measured pass "
-      "times.</p></header>\n"
+      HeaderHtml("Predicted and executed",
+                 absl::StrCat(
+                     summary.runs, " runs of schedules with real kernels, ",
+                     summary.executions == summary.runs
+                         ? ""
+                         : absl::StrCat("executed ", summary.executions,
+                                        " times (the median of each counts), "),
+                     "each held against the step time that was predicted from "
+                     "measured pass times.")),
       "<section class=\"cards\">\n",
       Card("Error in the median",
            absl::StrFormat("%.2f %%", summary.median_error * 100),
            "of the step time, over all runs"),
-      Card("Error at worst", InPercent(summary.worst_error), summary.worst),
+      Card("Error at worst", FormatChange(summary.worst_error), summary.worst),
       Card("Order of schedules", absl::StrFormat("%.3f", tau),
            absl::StrCat("Kendall's tau over ", pairs, " pairs, ", ties,
                         " ties left out")),
@@ -297,9 +266,8 @@ std::string RunsHtml(const RunsSummary& summary) {
       SectionHtml("errors", "Errors",
                   absl::StrCat("<p class=\"quiet\">Right of zero: predicted "
                                "too slow. Shaded: 5 % and 10 %. Thin lines: "
-                               "single executions.</p>\n<div "
-                               "class=\"scroll grid\">\n",
-                               RunsSvg(summary), "</div>\n")));
+                               "single executions.</p>\n",
+                               PictureHtml(RunsSvg(summary)))));
   for (const RanksSummary& size : summary.sizes) {
     absl::StrAppend(&body, SizeSection(size));
   }

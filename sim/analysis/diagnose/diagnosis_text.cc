@@ -8,6 +8,7 @@
 #include "sim/analysis/diagnose/diagnosis.h"
 #include "sim/base/json.h"
 #include "sim/base/quantity.h"
+#include "sim/report/format.h"
 
 namespace pipewright {
 namespace {
@@ -16,31 +17,6 @@ constexpr size_t kMostShown = 32;
 constexpr double kLeastShown = 1e-9;  // below a trace's resolution
 
 using Rows = std::vector<std::vector<std::string>>;
-
-// Words flush left, numbers flush right.
-std::string AlignedRows(const Rows& rows) {
-  std::vector<size_t> widths;
-  for (const auto& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (size_t column = 0; column < row.size(); ++column) {
-      widths[column] = std::max(widths[column], row[column].size());
-    }
-  }
-  std::string out;
-  for (const auto& row : rows) {
-    for (size_t column = 0; column < row.size(); ++column) {
-      const std::string pad(widths[column] - row[column].size(), ' ');
-      absl::StrAppend(&out, column == 0 ? "" : "  ", column == 0 ? "" : pad,
-                      row[column], column == 0 && row.size() > 1 ? pad : "");
-    }
-    out += "\n";
-  }
-  return out;
-}
-
-std::string SignedShare(double share) {
-  return absl::StrFormat("%+.2f %%", 100 * share);
-}
 
 std::string SignedSeconds(double seconds) {
   if (std::abs(seconds) < kLeastShown) return "0 s";
@@ -59,7 +35,7 @@ std::vector<JobWhatIf> ByHarm(std::vector<JobWhatIf> list) {
 
 std::vector<std::string> WhatIfCells(const JobWhatIf& what) {
   return {what.name, absl::StrFormat("%.4f", what.slowdown_keep),
-          SignedShare(what.speedup_fix - 1)};
+          FormatChange(what.speedup_fix - 1)};
 }
 
 std::string WhatIfTable(const char* head, const std::vector<JobWhatIf>& list) {
@@ -68,7 +44,7 @@ std::string WhatIfTable(const char* head, const std::vector<JobWhatIf>& list) {
     if (rows.size() > kMostShown) break;
     rows.push_back(WhatIfCells(what));
   }
-  std::string out = AlignedRows(rows);
+  std::string out = TextTable(rows);
   if (list.size() > kMostShown) {
     absl::StrAppend(&out, "... and ", list.size() - kMostShown, " more\n");
   }
@@ -87,7 +63,7 @@ std::string KindTables(const Diagnosis& diagnosis) {
                       FormatSeconds(kind.ideal_s),
                       FormatSeconds(kind.largest_s)});
   }
-  return absl::StrCat(AlignedRows(rows), "\n", AlignedRows(ideals));
+  return absl::StrCat(TextTable(rows), "\n", TextTable(ideals));
 }
 
 // A row a replica, a column a stage; the slowest replicas where there are many.
@@ -113,7 +89,7 @@ std::string HeatTable(const MeasuredJob& job, const Diagnosis& diagnosis) {
           "%.3f", diagnosis.workers[replica * job.pp + stage].slowdown_keep));
     }
   }
-  std::string out = AlignedRows(rows);
+  std::string out = TextTable(rows);
   if (cut) {
     absl::StrAppend(&out, "... the ", kMostShown, " slowest of ", job.dp,
                     " replicas\n");
@@ -155,17 +131,18 @@ std::string DiagnosisToText(const MeasuredJob& job,
     if (step.gap_error == diagnosis.worst_gap_error) worst = step.step;
   }
   std::string error =
-      absl::StrCat(SignedShare(diagnosis.gap_error), " of the recorded");
+      absl::StrCat(FormatChange(diagnosis.gap_error), " of the recorded");
   if (job.num_steps() > 1) {
     absl::StrAppend(&error, " in the mean, ",
-                    SignedShare(diagnosis.worst_gap_error), " in step ", worst);
+                    FormatChange(diagnosis.worst_gap_error), " in step ",
+                    worst);
   }
   const bool median = diagnosis.ideal == ComputeIdeal::kMedian;
   std::string out = absl::StrCat(
       job.source, ": ", job.pp, " ", job.place, job.pp == 1 ? "" : "s", ", ",
       job.dp, " replica", job.dp == 1 ? "" : "s", ", ", steps, " of ",
       job.num_ops(), " operations\n\n",
-      AlignedRows(
+      TextTable(
           {{"recorded", FormatSeconds(diagnosis.recorded_s)},
            {"re-created without gaps", FormatSeconds(diagnosis.no_gap_s),
             error},

@@ -10,7 +10,6 @@
 #include "sim/analysis/diagnose/diagnosis.h"
 #include "sim/base/json.h"
 #include "sim/base/quantity.h"
-#include "sim/report/format.h"
 #include "sim/report/palette.h"
 #include "sim/report/svg_parts.h"
 
@@ -39,23 +38,18 @@ Style StyleOfKind(const JobKind& kind) {
                                                   : Style::kOther;
 }
 
-// The rows of one run, from `top`: computing above what communicates.
-std::string TimelineRows(
-    const MeasuredJob& job, int replica, double scale, double top,
-    const std::string& title,
-    const std::function<std::pair<double, double>(size_t)>& times) {
-  std::string out =
-      absl::StrCat("<text class=\"ink\" x=\"", Px(kTimelineLeft), "\" y=\"",
-                   Px(top - 5), "\" fill=\"#1A1A1A\" font-weight=\"bold\">",
-                   EscapeXml(title), "</text>\n");
+// Draws the rows of one run, from `top`: computing above what communicates.
+void TimelineRows(const MeasuredJob& job, int replica, double scale, double top,
+                  absl::string_view title,
+                  const std::function<std::pair<double, double>(size_t)>& times,
+                  Svg* svg) {
+  svg->Text(kTimelineLeft, top - 5, title, {.bold = true});
   for (int stage = 0; stage < job.pp; ++stage) {
     const double y = top + stage * kTimelineRow;
-    absl::StrAppend(
-        &out, "<text class=\"ink\" x=\"", Px(kTimelineLeft - 8), "\" y=\"",
-        Px(y + 14), "\" text-anchor=\"end\" fill=\"#1A1A1A\">",
-        EscapeXml(job.place), " ", stage, "</text>\n<rect class=\"idle\"",
-        RectShape(kTimelineLeft, y, kTimelineWidth, kTimelineRow - 4),
-        " fill=\"#EFEFEF\"/>\n");
+    svg->Text(kTimelineLeft - 8, y + 14, absl::StrCat(job.place, " ", stage),
+              {.anchor = "end"});
+    svg->Rect(kTimelineLeft, y, kTimelineWidth, kTimelineRow - 4,
+              {.css = "idle", .fill = "#EFEFEF"});
   }
   // What waits for others covers much of the time: it lies below.
   for (const bool communication : {true, false}) {
@@ -68,18 +62,14 @@ std::string TimelineRows(
       const auto [start, end] = times(op);
       const double width = (end - start) * scale;
       if (width < kLeastBox) continue;
-      const double y = top + each.stage * kTimelineRow;
-      absl::StrAppend(
-          &out, "<rect",
-          RectShape(kTimelineLeft + start * scale, y + (communication ? 12 : 0),
-                    width, communication ? 6 : 12),
-          " fill=\"", Hex(ColourOf(StyleOfKind(kind), 0, 1)), "\"><title>",
-          EscapeXml(absl::StrCat(kind.name, " ", each.number, ": ",
-                                 FormatSeconds(end - start))),
-          "</title></rect>\n");
+      svg->Rect(kTimelineLeft + start * scale,
+                top + each.stage * kTimelineRow + (communication ? 12 : 0),
+                width, communication ? 6 : 12,
+                {.fill = Hex(ColourOf(StyleOfKind(kind), 0, 1)),
+                 .title = absl::StrCat(kind.name, " ", each.number, ": ",
+                                       FormatSeconds(end - start))});
     }
   }
-  return out;
 }
 
 }  // namespace
@@ -136,17 +126,6 @@ std::string TimelineSvg(const MeasuredJob& job, const Diagnosis& diagnosis,
   const double block = job.pp * kTimelineRow;
   const double first = kTimelineMargin + 50;
   const double second = first + block + 30;
-  std::string body = TimelineRows(
-      job, replica, scale, first,
-      absl::StrCat("step ", job.steps[0], " as recorded, replica ", replica),
-      [&](size_t op) {
-        const double start = job.start_s[op * steps];
-        return std::pair(start, start + job.duration_s[op * steps]);
-      });
-  body += TimelineRows(job, replica, scale, second, "ideal", [&](size_t op) {
-    return std::pair(diagnosis.timeline.start_s[op],
-                     diagnosis.timeline.end_s[op]);
-  });
   std::vector<LegendItem> legend;
   for (const Style style :
        {Style::kForward, Style::kBackwardInput, Style::kBackwardWeight,
@@ -157,27 +136,31 @@ std::string TimelineSvg(const MeasuredJob& job, const Diagnosis& diagnosis,
           return StyleOfKind(job.kinds[op.kind]) == style;
         });
     if (!used) continue;
-    legend.push_back({absl::StrCat("<rect width=\"14\" height=\"14\" fill=\"",
-                                   Hex(ColourOf(style, 0, 1)), "\"/>"),
-                      14,
-                      style == Style::kCollective
-                          ? "communication, with its waiting"
-                          : std::string(EscapeXml(StyleLabel(style)))});
+    legend.push_back(LegendItem::Box(style == Style::kCollective
+                                         ? "communication, with its waiting"
+                                         : std::string(StyleLabel(style)),
+                                     {.fill = Hex(ColourOf(style, 0, 1))}));
   }
-  double bottom = 0;
-  body += LegendSvg(legend, kTimelineLeft, kTimelineMargin, kTimelineWidth,
-                    &bottom);
-  body += TimeAxisSvg(0, end, kTimelineLeft, kTimelineWidth, second + block);
-  const double width = kTimelineLeft + kTimelineWidth + 20;
-  const double height = second + block + 50;
-  return absl::StrCat(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", Px(width),
-      "\" height=\"", Px(height), "\" viewBox=\"0 0 ", Px(width), " ",
-      Px(height),
-      "\" font-family=\"DejaVu Sans, sans-serif\" font-size=\"12\" "
-      "role=\"img\" aria-label=\"recorded and ideal timeline\">\n<rect "
-      "class=\"paper\" width=\"100%\" height=\"100%\" fill=\"#FFFFFF\"/>\n",
-      body, "</svg>\n");
+  Svg svg;
+  svg.Legend(legend, kTimelineLeft, kTimelineMargin, kTimelineWidth);
+  TimelineRows(
+      job, replica, scale, first,
+      absl::StrCat("step ", job.steps[0], " as recorded, replica ", replica),
+      [&](size_t op) {
+        const double start = job.start_s[op * steps];
+        return std::pair(start, start + job.duration_s[op * steps]);
+      },
+      &svg);
+  TimelineRows(
+      job, replica, scale, second, "ideal",
+      [&](size_t op) {
+        return std::pair(diagnosis.timeline.start_s[op],
+                         diagnosis.timeline.end_s[op]);
+      },
+      &svg);
+  svg.TimeAxis(0, end, kTimelineLeft, kTimelineWidth, second + block);
+  return svg.Finish(kTimelineLeft + kTimelineWidth + 20, second + block + 50,
+                    "recorded and ideal timeline");
 }
 
 }  // namespace pipewright

@@ -28,31 +28,6 @@ std::vector<StepPart> PartsPresent(const StepExplanation& step) {
   return parts;
 }
 
-std::string Row(const std::vector<std::string>& cells,
-                const std::vector<size_t>& widths) {
-  std::string out;
-  for (size_t column = 0; column < cells.size(); ++column) {
-    const std::string pad(widths[column] - cells[column].size(), ' ');
-    absl::StrAppend(&out, column == 0 ? "" : "  ", column == 0 ? "" : pad,
-                    cells[column], column == 0 ? pad : "");
-  }
-  while (!out.empty() && out.back() == ' ') out.pop_back();
-  return absl::StrCat(out, "\n");
-}
-
-std::string Table(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<size_t> widths;
-  for (const std::vector<std::string>& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (size_t column = 0; column < row.size(); ++column) {
-      widths[column] = std::max(widths[column], row[column].size());
-    }
-  }
-  std::string out;
-  for (const std::vector<std::string>& row : rows) out += Row(row, widths);
-  return out;
-}
-
 // A row a part, a column a rank, or where there are many ranks a column for
 // the mean and the rank that has most.
 std::string PartsTable(const StepExplanation& step) {
@@ -105,7 +80,7 @@ std::string PartsTable(const StepExplanation& step) {
     }
   }
   add("step", [](const RankStep& rank) { return rank.parts.Sum(); });
-  return Table(rows);
+  return TextTable(rows);
 }
 
 std::string PathText(const StepExplanation& step) {
@@ -123,7 +98,7 @@ std::string PathText(const StepExplanation& step) {
   }
   std::string out = absl::StrCat("\ncritical path: ", step.critical_path.size(),
                                  " operations, none of which may be later\n",
-                                 Table(rows), "by rank:");
+                                 TextTable(rows), "by rank:");
   int shown = 0;
   for (const auto& [rank, seconds] : by_rank) {
     if (++shown > 16) {
@@ -137,8 +112,7 @@ std::string PathText(const StepExplanation& step) {
 }
 
 std::string Change(double from_s, double to_s) {
-  return absl::StrFormat("%+.2f %%",
-                         from_s > 0 ? 100 * (to_s / from_s - 1) : 0);
+  return FormatChange(from_s > 0 ? to_s / from_s - 1 : 0);
 }
 
 std::string SensitivityText(const Explanation& explanation) {
@@ -151,7 +125,7 @@ std::string SensitivityText(const Explanation& explanation) {
                     Change(step_s, row.longer_s)});
   }
   return absl::StrCat("\nthe step with one kind of time changed:\n",
-                      Table(rows));
+                      TextTable(rows));
 }
 
 Json PartsJson(const StepParts& parts, PartGroup group) {

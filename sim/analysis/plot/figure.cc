@@ -15,27 +15,17 @@
 namespace pipewright {
 namespace {
 
-// Hues of the Okabe-Ito palette, and a mark each, so that series differ in
-// grey print too.
-constexpr const char* kSeriesColours[] = {"#0072B2", "#D55E00", "#009E73",
-                                          "#CC79A7", "#E69F00", "#56B4E9",
-                                          "#000000"};
-constexpr size_t kSeriesColoursCount = std::size(kSeriesColours);
 constexpr double kPointsPerMm = 72 / 25.4;
 
-struct Scale {
-  double low = 0;
-  double high = 1;
-  double step = 1;
-  AxisUnit unit;
-};
+std::string AxisTitle(const std::string& path, const AxisUnit& unit) {
+  return unit.name.empty() ? path : absl::StrCat(path, " (", unit.name, ")");
+}
 
-Scale ScaleOf(double low, double high, const std::string& path,
-              double most_ticks) {
-  Scale scale;
-  scale.unit = UnitOf(path, std::max(std::abs(low), std::abs(high)));
-  low /= scale.unit.size;
-  high /= scale.unit.size;
+// An axis from `low` to `high` or a little more, with at most `most_ticks`.
+Axis AxisOf(double low, double high, const std::string& path,
+            const AxisUnit& unit, double most_ticks) {
+  low /= unit.size;
+  high /= unit.size;
   if (high - low <= 1e-12 * std::max(std::abs(high), 1e-300)) {
     const double half = high == 0 ? 1 : 0.05 * std::abs(high);
     low -= half;
@@ -43,14 +33,13 @@ Scale ScaleOf(double low, double high, const std::string& path,
   }
   // Zero is on the axis where it is near.
   if (low > 0 && low < 0.3 * high) low = 0;
-  scale.step = TickStep((high - low) / std::max(2.0, most_ticks));
-  scale.low = std::floor(low / scale.step + 1e-9) * scale.step;
-  scale.high = std::ceil(high / scale.step - 1e-9) * scale.step;
-  return scale;
-}
-
-std::string AxisTitle(const std::string& path, const AxisUnit& unit) {
-  return unit.name.empty() ? path : absl::StrCat(path, " (", unit.name, ")");
+  const double wanted = (high - low) / std::max(2.0, most_ticks);
+  const double step = TickStep(wanted);
+  Axis axis = {.low = std::floor(low / step + 1e-9) * step,
+               .high = std::ceil(high / step - 1e-9) * step,
+               .title = AxisTitle(path, unit)};
+  axis.ticks = TicksOf(axis.low, axis.high, wanted);
+  return axis;
 }
 
 class FigureWriter {
@@ -59,7 +48,8 @@ class FigureWriter {
       : figure_(figure),
         font_(figure.font_pt),
         width_(figure.width_mm * kPointsPerMm),
-        height_(figure.height_mm * kPointsPerMm) {
+        height_(figure.height_mm * kPointsPerMm),
+        svg_(font_) {
     for (const FigurePoint& point : figure.points) {
       if (series_.try_emplace(point.series, series_.size()).second) {
         names_.push_back(point.series);
@@ -69,21 +59,15 @@ class FigureWriter {
 
   std::string Write() {
     Measure();
-    std::string body = Axes();
-    if (figure_.kind == FigureKind::kLine) body += Lines();
-    if (figure_.front) body += Front();
-    for (const FigurePoint& point : figure_.points) body += Point(point);
-    body += Legend();
-    return absl::StrCat(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"",
-        Px(figure_.width_mm), "mm\" height=\"", Px(figure_.height_mm),
-        "mm\" viewBox=\"0 0 ", Px(width_), " ", Px(height_),
-        "\" font-family=\"DejaVu Sans, Arial, sans-serif\" font-size=\"",
-        Px(font_), "\" role=\"img\" aria-label=\"",
-        EscapeXml(absl::StrCat(figure_.y.path, " against ", figure_.x.path)),
-        "\">\n<rect class=\"paper\" width=\"100%\" height=\"100%\" "
-        "fill=\"#FFFFFF\"/>\n",
-        body, "</svg>\n");
+    DrawAxes();
+    if (figure_.kind == FigureKind::kLine) DrawLines();
+    if (figure_.front) DrawFront();
+    for (const FigurePoint& point : figure_.points) DrawPoint(point);
+    return svg_.FinishWith(
+        absl::StrCat("width=\"", Px(figure_.width_mm), "mm\" height=\"",
+                     Px(figure_.height_mm), "mm\""),
+        width_, height_,
+        absl::StrCat(figure_.y.path, " against ", figure_.x.path));
   }
 
  private:
@@ -104,145 +88,131 @@ class FigureWriter {
         extend((*range)->second, &low[axis], &high[axis]);
       }
     }
-    legend_rows_ = names_.size() > 1 || figure_.front ? LegendRows() : 0;
-    top_ = font_ * (figure_.title.empty() ? 0.8 : 2.4) +
-           legend_rows_ * 1.5 * font_;
-    y_ = ScaleOf(low[1], high[1], figure_.y.path, height_ / (4 * font_));
+    const auto unit = [&](int axis, const std::string& path) {
+      return UnitOf(path, std::max(std::abs(low[axis]), std::abs(high[axis])));
+    };
+    x_unit_ = unit(0, figure_.x.path);
+    y_unit_ = unit(1, figure_.y.path);
+    y_ =
+        AxisOf(low[1], high[1], figure_.y.path, y_unit_, height_ / (4 * font_));
     double widest = 0;
-    for (const std::string& label : Labels(y_)) {
-      widest = std::max(widest, static_cast<double>(label.size()));
+    for (const AxisTick& tick : y_.ticks) {
+      widest = std::max(widest, TextWidth(tick.label, font_));
     }
-    left_ = font_ * (2.4 + 0.64 * widest);
+    left_ = font_ * 2.4 + widest;
     right_ = width_ - font_ * 1.6;
     bottom_ = height_ - font_ * 3.6;
-    x_ = ScaleOf(low[0], high[0], figure_.x.path,
-                 (right_ - left_) / (6 * font_));
-  }
-
-  static std::vector<std::string> Labels(const Scale& scale) {
-    std::vector<std::string> out;
-    const double count = std::round((scale.high - scale.low) / scale.step);
-    for (int tick = 0; tick <= static_cast<int>(count); ++tick) {
-      const double value = scale.low + tick * scale.step;
-      out.push_back(absl::StrFormat(
-          "%.6g", std::abs(value) < 1e-9 * scale.step ? 0.0 : value));
-    }
-    return out;
+    x_ = AxisOf(low[0], high[0], figure_.x.path, x_unit_,
+                (right_ - left_) / (6 * font_));
   }
 
   double X(double value) const {
-    return left_ + (right_ - left_) * (value / x_.unit.size - x_.low) /
-                       (x_.high - x_.low);
+    return left_ + (right_ - left_) * x_.Share(value / x_unit_.size);
   }
   double Y(double value) const {
-    return bottom_ - (bottom_ - top_) * (value / y_.unit.size - y_.low) /
-                         (y_.high - y_.low);
+    return bottom_ - (bottom_ - top_) * y_.Share(value / y_unit_.size);
   }
 
-  static std::string Text(double x, double y, absl::string_view anchor,
-                          absl::string_view text, absl::string_view more = "") {
-    return absl::StrCat("<text class=\"ink\" x=\"", Px(x), "\" y=\"", Px(y),
-                        "\" text-anchor=\"", anchor, "\" fill=\"#1A1A1A\"",
-                        more, ">", EscapeXml(text), "</text>\n");
-  }
-
-  std::string Axes() const {
+  // Title, legend and axes; the legend says where the points begin.
+  void DrawAxes() {
+    top_ = 0.8 * font_;
+    if (!figure_.title.empty()) {
+      svg_.Text(left_, 1.4 * font_, figure_.title,
+                {.size = 1.2 * font_, .bold = true});
+      top_ = 2.4 * font_;
+    }
+    std::vector<LegendItem> items;
+    for (size_t series = 0; names_.size() > 1 && series < names_.size();
+         ++series) {
+      LegendItem& item = items.emplace_back();
+      item.label = names_[series];
+      item.width = 0.8 * font_;
+      DrawMark(series, 0.4 * font_, 0.58 * font_, "", &item.swatch);
+    }
+    if (figure_.front) {
+      LegendItem& item = items.emplace_back();
+      item.label = "Pareto front";
+      item.width = 1.5 * font_;
+      item.swatch.Path(PathOf({"M", 0.0, 0.58 * font_, "h", 1.5 * font_}),
+                       FrontPaint());
+    }
+    if (!items.empty()) {
+      top_ = svg_.Legend(items, left_, top_ - 0.3 * font_, right_ - left_) +
+             0.2 * font_;
+    }
     std::string grid;
-    std::string labels;
-    const std::vector<std::string> x_labels = Labels(x_);
-    for (size_t tick = 0; tick < x_labels.size(); ++tick) {
-      const double x = left_ + (right_ - left_) * tick / (x_labels.size() - 1);
-      absl::StrAppend(&grid, "M", Px(x), " ", Px(top_), "V", Px(bottom_));
-      labels += Text(x, bottom_ + 1.3 * font_, "middle", x_labels[tick]);
+    for (const AxisTick& tick : x_.ticks) {
+      grid += PathOf({"M", X(tick.value * x_unit_.size), top_, "V", bottom_});
     }
-    const std::vector<std::string> y_labels = Labels(y_);
-    for (size_t tick = 0; tick < y_labels.size(); ++tick) {
-      const double y =
-          bottom_ - (bottom_ - top_) * tick / (y_labels.size() - 1);
-      absl::StrAppend(&grid, "M", Px(left_), " ", Px(y), "H", Px(right_));
-      labels +=
-          Text(left_ - 0.5 * font_, y + 0.36 * font_, "end", y_labels[tick]);
+    for (const AxisTick& tick : y_.ticks) {
+      grid += PathOf({"M", left_, Y(tick.value * y_unit_.size), "H", right_});
     }
-    const double middle = (top_ + bottom_) / 2;
-    return absl::StrCat(
-        "<path class=\"rule\" d=\"", grid,
-        "\" fill=\"none\" stroke=\"#D8D8D8\" stroke-width=\"0.5\"/>\n",
-        "<path class=\"line\" d=\"M", Px(left_), " ", Px(top_), "V",
-        Px(bottom_), "H", Px(right_),
-        "\" fill=\"none\" stroke=\"#1A1A1A\" stroke-width=\"0.8\"/>\n", labels,
-        Text((left_ + right_) / 2, bottom_ + 2.9 * font_, "middle",
-             AxisTitle(figure_.x.path, x_.unit)),
-        Text(font_ * 1.1, middle, "middle", AxisTitle(figure_.y.path, y_.unit),
-             absl::StrCat(" transform=\"rotate(-90 ", Px(font_ * 1.1), " ",
-                          Px(middle), ")\"")),
-        figure_.title.empty()
-            ? ""
-            : Text(left_, 1.4 * font_, "start", figure_.title,
-                   absl::StrCat(" font-size=\"", Px(1.2 * font_),
-                                "\" font-weight=\"bold\"")));
+    svg_.Path(grid, {.css = "rule", .stroke = "#D8D8D8", .width = 0.5});
+    svg_.XAxis(x_, left_, right_ - left_, bottom_);
+    svg_.YAxis(y_, left_, bottom_, bottom_ - top_);
+    svg_.Text(font_ * 1.1, (top_ + bottom_) / 2, y_.title,
+              {.anchor = "middle", .upwards = true});
   }
 
-  // The mark of a series around (x, y).
-  std::string Mark(size_t series, double x, double y) const {
+  static Paint FrontPaint() {
+    return {.css = "front", .stroke = "#6E6E6E", .dashes = "3 2"};
+  }
+
+  static const char* ColourOfSeries(size_t series) {
+    return kHues[series % kHues.size()];
+  }
+
+  // The mark of a series around (x, y): series differ in grey print too.
+  void DrawMark(size_t series, double x, double y, const std::string& title,
+                Svg* svg) const {
     const double size = 0.32 * font_;
-    const char* colour = kSeriesColours[series % kSeriesColoursCount];
-    std::string shape;
+    const Paint paint = {.fill = ColourOfSeries(series), .title = title};
     switch (series % 4) {
       case 0:
-        shape = absl::StrCat("<circle cx=\"", Px(x), "\" cy=\"", Px(y),
-                             "\" r=\"", Px(size), "\"");
+        svg->Circle(x, y, size, paint);
         break;
       case 1:
-        shape = absl::StrCat("<rect",
-                             RectShape(x - size, y - size, 2 * size, 2 * size));
+        svg->Rect(x - size, y - size, 2 * size, 2 * size, paint);
         break;
       case 2:
-        shape = absl::StrCat("<path d=\"M", Px(x), " ", Px(y - 1.3 * size), "L",
-                             Px(x + 1.2 * size), " ", Px(y + size), "H",
-                             Px(x - 1.2 * size), "Z\"");
+        svg->Path(PathOf({"M", x, y - 1.3 * size, "L", x + 1.2 * size, y + size,
+                          "H", x - 1.2 * size, "Z"}),
+                  paint);
         break;
       default:
-        shape = absl::StrCat("<path d=\"M", Px(x), " ", Px(y - 1.4 * size), "L",
-                             Px(x + 1.4 * size), " ", Px(y), "L", Px(x), " ",
-                             Px(y + 1.4 * size), "L", Px(x - 1.4 * size), " ",
-                             Px(y), "Z\"");
+        svg->Path(PathOf({"M", x, y - 1.4 * size, "L", x + 1.4 * size, y, "L",
+                          x, y + 1.4 * size, "L", x - 1.4 * size, y, "Z"}),
+                  paint);
     }
-    return absl::StrCat(shape, " fill=\"", colour, "\"");
   }
 
-  std::string Point(const FigurePoint& point) const {
+  void DrawPoint(const FigurePoint& point) {
     const size_t series = series_.at(point.series);
+    const double x = X(point.x);
+    const double y = Y(point.y);
     std::string bars;
     if (point.y_range) {
-      absl::StrAppend(&bars, "M", Px(X(point.x)), " ",
-                      Px(Y(point.y_range->first)), "V",
-                      Px(Y(point.y_range->second)));
+      bars += PathOf(
+          {"M", x, Y(point.y_range->first), "V", Y(point.y_range->second)});
     }
     if (point.x_range) {
-      absl::StrAppend(&bars, "M", Px(X(point.x_range->first)), " ",
-                      Px(Y(point.y)), "H", Px(X(point.x_range->second)));
+      bars += PathOf(
+          {"M", X(point.x_range->first), y, "H", X(point.x_range->second)});
     }
-    std::string out;
     if (!bars.empty()) {
-      out = absl::StrCat("<path class=\"error\" d=\"", bars,
-                         "\" fill=\"none\" stroke=\"",
-                         kSeriesColours[series % kSeriesColoursCount],
-                         "\" stroke-width=\"0.8\"/>\n");
+      svg_.Path(
+          bars,
+          {.css = "error", .stroke = ColourOfSeries(series), .width = 0.8});
     }
-    return absl::StrCat(
-        out, Mark(series, X(point.x), Y(point.y)), "><title>",
-        EscapeXml(absl::StrFormat("%s: %s %.6g %s, %s %.6g %s", point.name,
-                                  figure_.x.path, point.x / x_.unit.size,
-                                  x_.unit.name, figure_.y.path,
-                                  point.y / y_.unit.size, y_.unit.name)),
-        "</title>",
-        series % 4 == 0   ? "</circle>\n"
-        : series % 4 == 1 ? "</rect>\n"
-                          : "</path>\n");
+    DrawMark(
+        series, x, y,
+        absl::StrFormat("%s: %s %.6g %s, %s %.6g %s", point.name,
+                        figure_.x.path, point.x / x_unit_.size, x_unit_.name,
+                        figure_.y.path, point.y / y_unit_.size, y_unit_.name),
+        &svg_);
   }
 
-  std::string Lines() const {
-    std::string out;
+  void DrawLines() {
     for (size_t series = 0; series < names_.size(); ++series) {
       std::vector<std::pair<double, double>> places;
       for (const FigurePoint& point : figure_.points) {
@@ -252,93 +222,40 @@ class FigureWriter {
       std::sort(places.begin(), places.end());
       std::string path;
       for (const auto& [x, y] : places) {
-        absl::StrAppend(&path, path.empty() ? "M" : "L", Px(X(x)), " ",
-                        Px(Y(y)));
+        path += PathOf({path.empty() ? "M" : "L", X(x), Y(y)});
       }
-      absl::StrAppend(&out, "<path d=\"", path, "\" fill=\"none\" stroke=\"",
-                      kSeriesColours[series % kSeriesColoursCount],
-                      "\" stroke-width=\"1\"/>\n");
+      svg_.Path(path, {.stroke = ColourOfSeries(series)});
     }
-    return out;
   }
 
-  std::string Front() const {
+  void DrawFront() {
     std::string path;
     for (const size_t index : ParetoFront(figure_)) {
-      const FigurePoint& point = figure_.points[index];
+      const double x = X(figure_.points[index].x);
+      const double y = Y(figure_.points[index].y);
       // A step: between two points of the front nothing better is known.
-      if (path.empty()) {
-        path = absl::StrCat("M", Px(X(point.x)), " ", Px(Y(point.y)));
-      } else if (figure_.x.more_is_better) {
-        absl::StrAppend(&path, "V", Px(Y(point.y)), "H", Px(X(point.x)));
-      } else {
-        absl::StrAppend(&path, "H", Px(X(point.x)), "V", Px(Y(point.y)));
-      }
+      path += path.empty()               ? PathOf({"M", x, y})
+              : figure_.x.more_is_better ? PathOf({"V", y, "H", x})
+                                         : PathOf({"H", x, "V", y});
     }
-    return absl::StrCat("<path class=\"front\" d=\"", path,
-                        "\" fill=\"none\" stroke=\"#6E6E6E\" "
-                        "stroke-width=\"1\" stroke-dasharray=\"3 2\"/>\n");
-  }
-
-  double LabelWidth(const std::string& name) const {
-    return font_ * (2.2 + 0.62 * static_cast<double>(name.size()));
-  }
-  // Names of the legend; the last is that of the front.
-  std::vector<std::string> LegendNames() const {
-    std::vector<std::string> names;
-    if (names_.size() > 1) names = names_;
-    if (figure_.front) names.push_back("Pareto front");
-    return names;
-  }
-  int LegendRows() const {
-    double x = 0;
-    int rows = 1;
-    for (const std::string& name : LegendNames()) {
-      if (x > 0 && x + LabelWidth(name) > width_ - 4 * font_) {
-        x = 0;
-        ++rows;
-      }
-      x += LabelWidth(name);
-    }
-    return rows;
-  }
-  std::string Legend() const {
-    if (legend_rows_ == 0) return "";
-    std::string out = "<g class=\"legend\">\n";
-    double x = 0;
-    double y = font_ * (figure_.title.empty() ? 1.1 : 2.7);
-    const std::vector<std::string> names = LegendNames();
-    for (size_t index = 0; index < names.size(); ++index) {
-      const bool front = figure_.front && index + 1 == names.size();
-      if (x > 0 && x + LabelWidth(names[index]) > width_ - 4 * font_) {
-        x = 0;
-        y += 1.5 * font_;
-      }
-      const double at = 2.4 * font_ + x;
-      out += front ? absl::StrCat("<path d=\"M", Px(at - 0.6 * font_), " ",
-                                  Px(y), "h", Px(1.2 * font_),
-                                  "\" stroke=\"#6E6E6E\" "
-                                  "stroke-dasharray=\"3 2\"/>\n")
-                   : absl::StrCat(Mark(index, at, y), "/>\n");
-      out += Text(at + 0.9 * font_, y + 0.36 * font_, "start", names[index]);
-      x += LabelWidth(names[index]);
-    }
-    return out + "</g>\n";
+    svg_.Path(path, FrontPaint());
   }
 
   const Figure& figure_;
   const double font_;
   const double width_;
   const double height_;
+  Svg svg_;
   std::map<std::string, size_t> series_;
   std::vector<std::string> names_;
-  int legend_rows_ = 0;
   double left_ = 0;
   double right_ = 0;
   double top_ = 0;
   double bottom_ = 0;
-  Scale x_;
-  Scale y_;
+  AxisUnit x_unit_;
+  AxisUnit y_unit_;
+  Axis x_;
+  Axis y_;
 };
 
 // As RFC 4180 says.
@@ -401,12 +318,8 @@ AxisUnit UnitOf(const std::string& path, double largest) {
     return {std::string(unit.name), unit.seconds};
   }
   if (absl::StrContains(path, "bytes")) {
-    for (const auto& [name, size] :
-         {std::pair("GiB", 1024.0 * 1024 * 1024), std::pair("MiB", 1048576.0),
-          std::pair("KiB", 1024.0)}) {
-      if (largest >= size) return {name, size};
-    }
-    return {"B", 1};
+    const ByteUnit unit = ByteUnitFor(largest);
+    return {std::string(unit.name), unit.bytes};
   }
   if (absl::StrContains(path, "bubble_") || absl::EndsWith(path, "mfu")) {
     return {"%", 0.01};

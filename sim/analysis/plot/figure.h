@@ -1,7 +1,7 @@
 // Figures for papers: points or lines of reports, their Pareto front and error
 // bars, as one SVG of a stated size in millimetres with a stated font size.
 // What is drawn and in which colour is decided here alone; PNG and PDF are made
-// from this SVG (raster.h).
+// from it. Beside them the heat map of diagnose.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,9 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 namespace pipewright {
 
@@ -67,5 +70,38 @@ std::string FigureCsv(const Figure& figure);
 // The figure, bubble and throughput against memory, and a table of the points
 // that sorts and filters, on one page offline.
 std::string FigureHtml(const Figure& figure);
+
+// PNG and PDF of an SVG, by librsvg and cairo, which are loaded when they are
+// needed (Debian: librsvg2-2). The same SVG gives the same bytes: a PDF bears a
+// fixed date.
+
+// Dots a millimetre of a PNG, unless told otherwise: 300 dpi.
+inline constexpr double kDotsPerMm = 300 / 25.4;
+
+// Errors: kUnavailable where the libraries are missing, with the package that
+// has them; kInternal with the library's message where it cannot draw.
+absl::StatusOr<std::string> PngOf(absl::string_view svg, double width_mm,
+                                  double height_mm,
+                                  double dots_per_mm = kDotsPerMm);
+absl::StatusOr<std::string> PdfOf(absl::string_view svg, double width_mm,
+                                  double height_mm);
+
+// A table of numbers as coloured cells.
+struct HeatMap {
+  std::string title;
+  std::string row_name;     // "replica": rows are replica 0, 1, ...
+  std::string column_name;  // "stage"
+  std::string value_name;   // of the legend
+  size_t columns = 0;
+  std::vector<double> values;  // by row, then by column
+  // The value of the lightest colour; the darkest is that of the largest
+  // value.
+  double from = 0;
+};
+
+// Colours go from light to dark, so that they read in grey too; a cell names
+// its value in its tooltip, and in itself where there is room. More rows than
+// columns lie on their side. Without cells "".
+std::string HeatMapSvg(const HeatMap& map);
 
 }  // namespace pipewright

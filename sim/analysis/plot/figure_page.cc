@@ -198,16 +198,13 @@ std::string FigureHtml(const Figure& figure) {
   return ChartPageHtml(
       title,
       absl::StrCat(
-          "<header>\n<h1>", EscapeXml(title), "</h1>\n</header>\n",
+          HeaderHtml(title),
           SectionHtml("charts", "Charts",
                       "<div id=\"scatter\" class=\"charts\"></div>\n",
                       kShownLive),
           SectionHtml("all-runs", "Runs", "<div id=\"runs-data\"></div>\n",
                       kShownLive),
-          SectionHtml("figure", "Figure",
-                      absl::StrCat("<div class=\"grid scroll\" "
-                                   "tabindex=\"0\">\n",
-                                   FigureSvg(figure), "</div>\n"),
+          SectionHtml("figure", "Figure", PictureHtml(FigureSvg(figure)),
                       kShownNoCharts),
           SectionHtml("runs", "Runs", StaticTable(figure), kShownStatic)),
       FigurePage(figure).Data());

@@ -1,5 +1,4 @@
-#include "sim/analysis/plot/raster.h"
-
+// PngOf and PdfOf (figure.h).
 #include <dlfcn.h>
 
 #include <cmath>
@@ -7,6 +6,7 @@
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
+#include "sim/analysis/plot/figure.h"
 #include "sim/base/status.h"
 
 namespace pipewright {

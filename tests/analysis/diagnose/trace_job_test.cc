@@ -14,7 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "sim/analysis/diagnose/diagnosis.h"
 #include "sim/analysis/diagnose/kineto_job.h"
-#include "sim/analysis/plot/heat_map.h"
+#include "sim/analysis/plot/figure.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/status.h"
 #include "sim/report/svg_parts.h"

@@ -13,9 +13,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "sim/analysis/plot/raster.h"
 #include "sim/analysis/plot/read_points.h"
-#include "sim/analysis/plot/report_path.h"
 #include "sim/base/file.h"
 #include "sim/base/json.h"
 #include "tests/support/json.h"

@@ -320,6 +320,7 @@ class EventRun {
   void PostHolds(int device);
   void Post(int device, const Handshake& handshake);
   void Begin(const Transfer& transfer);
+  void AsMeasured(uint32_t number);
   uint32_t NewTransfer(Transfer transfer);
   void Share(uint32_t transfer, double now_s);
   bool StartAlone(uint32_t transfer, double now_s);

@@ -117,7 +117,12 @@ void EventRun::BeginCopy(int index, Stream stream, const Issued& issued) {
     // What CopySeconds says, whose links need not be looked for again.
     const SourcePlan& plan = plans_[transfer.source];
     transfer.latency_s = plan.latency_s;
-    transfer.alone_s = plan.latency_s + lane.bytes / plan.bytes_per_s;
+    transfer.alone_s = std::max(
+        0.0, plan.latency_s + lane.bytes / plan.bytes_per_s +
+                 BeyondLinks(program_.network,
+                             stream == Stream::kD2H ? PathEnds::kToHost
+                                                    : PathEnds::kToDevice,
+                             lane.bytes));
   }
   if (TakeTurn(transfer)) Begin(transfer);
 }

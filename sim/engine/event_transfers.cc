@@ -119,8 +119,23 @@ void EventRun::Begin(const Transfer& transfer) {
   if (timed) {
     At(transfer.start_s + transfer.alone_s, Event::kTransferEnd, number);
   } else {
-    At(transfer.start_s + transfer.latency_s, Event::kLatencyEnd, number);
+    if (program_.network.paths != nullptr) AsMeasured(number);
+    At(transfer.start_s + transfers_[number].latency_s, Event::kLatencyEnd,
+       number);
   }
+}
+
+// What a transfer was measured to take beyond the bytes on its links is
+// latency; one that is faster than its links has fewer bytes on them.
+void EventRun::AsMeasured(uint32_t number) {
+  Transfer& transfer = transfers_[number];
+  const bool was_measured =
+      transfer.of == Transfer::Of::kChannel ||
+      (transfer.of == Transfer::Of::kStream && !transfer.of_peers);
+  if (!was_measured || transfer.alone_s <= 0) return;
+  const double rate = plans_[transfer.source].bytes_per_s;
+  transfer.latency_s = std::max(0.0, transfer.alone_s - transfer.bytes / rate);
+  transfer.bytes = (transfer.alone_s - transfer.latency_s) * rate;
 }
 
 // The latency is over: from here on the links are shared.

@@ -155,17 +155,17 @@ std::shared_ptr<MeasuredPaths> MeasuredPathsOf(
 }
 
 void TakeMeasuredPaths(std::shared_ptr<MeasuredPaths> paths,
-                       PreparedNetwork* network) {
+                       const Cluster& system, PreparedNetwork* network) {
   if (paths == nullptr || paths->empty()) return;
-  const Cluster& system = *network->links.cluster;
-  auto cluster = std::make_shared<Cluster>(system);
+  auto cluster = std::make_shared<Cluster>(*network->links.cluster);
   paths->SetLinks(cluster.get());
   for (const auto& [ends, use, name] : kPathNames) {
     if (!paths->Has(ends)) continue;
     const std::vector<LinkId> route = RouteWith(system, ends);
     const PathLine line = paths->LineOfPath(ends);
-    network->measured.push_back({use, absl::StrCat(name, " bandwidth"), "B/s",
-                                 line.bytes_per_s, system.BandwidthOf(route)});
+    network->measured.push_back(
+        {use, absl::StrCat(name, " bandwidth"), "B/s", line.bytes_per_s,
+         route.empty() ? 0 : system.BandwidthOf(route)});
     network->measured.push_back({use, absl::StrCat(name, " latency"), "s",
                                  line.latency_s, system.LatencyOf(route)});
   }

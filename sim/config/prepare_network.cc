@@ -150,6 +150,7 @@ absl::StatusOr<PreparedNetwork> OnSystem(
   const std::string& own_shape = base.shape;
   ShapeParams params = SystemOf(config, base);
   PreparedNetwork prepared;
+  ShapeParams catalogue = params;
   TakeMeasuredHost(config, profile, &params, &prepared.measured);
   std::shared_ptr<MeasuredPaths> paths =
       MeasuredPathsOf(config, profile, &params);
@@ -186,7 +187,11 @@ absl::StatusOr<PreparedNetwork> OnSystem(
       ")");
   prepared.shape = params;
   prepared.links.cluster = *cluster;
-  TakeMeasuredPaths(std::move(paths), &prepared);
+  catalogue.nodes = params.nodes;
+  PW_ASSIGN_OR_RETURN(
+      const std::shared_ptr<const Cluster> system,
+      context->ClusterOf(paths == nullptr ? params : catalogue));
+  TakeMeasuredPaths(std::move(paths), *system, &prepared);
   PW_ASSIGN_OR_RETURN(prepared.slow,
                       PrepareSlowLinks(config, prepared.links.cluster));
   if (prepared.slow) prepared.links.cluster = prepared.slow->Slowed();

@@ -315,10 +315,10 @@ inline constexpr char kFreeSynchronisation[] =
 std::shared_ptr<MeasuredPaths> MeasuredPathsOf(
     const RunConfig& config, const std::optional<PreparedProfile>& profile,
     ShapeParams* params);
-// Puts them on the network's links, and says what was measured and what the
-// system has. Null: nothing.
+// Puts them on the network's links, and says what was measured and what
+// `system` has without. Null: nothing.
 void TakeMeasuredPaths(std::shared_ptr<MeasuredPaths> paths,
-                       PreparedNetwork* network);
+                       const Cluster& system, PreparedNetwork* network);
 // What it measured of the steps, casts and memory of a host and of the device,
 // in place of what `params` have.
 void TakeMeasuredHost(const RunConfig& config,

@@ -76,14 +76,15 @@ double BeyondLinks(const Network& network, PathEnds ends, double bytes) {
 
 namespace {
 
-// Of a transfer over `flows`, each of so many bytes, as measured where it was.
+// Seconds of a transfer over `flows`, each of so many bytes, as measured where
+// it was.
 double PathSeconds(const Network& network, const FlowBundle& flows,
                    PathEnds ends, double bytes) {
   return std::max(0.0, SecondsOf(*network.cluster, flows, bytes) +
                            BeyondLinks(network, ends, bytes));
 }
 
-// Of messages between the devices of two ranks.
+// Ends of messages between the devices of two ranks.
 PathEnds EndsBetween(const Network& network, const Member& from,
                      const Member& to) {
   for (int index = 0; index < network.mapping->devices_per_rank(); ++index) {

@@ -118,9 +118,6 @@ absl::StatusOr<TimedTransports> CalibrationGroup::OverNccl(
     return absl::UnavailableError(
         absl::StrCat("--transport nccl: ", nccl.warnings[0]));
   }
-  if (job_ == nullptr) {
-    for (Transport& transport : nccl.transports) transport.nodes = 1;
-  }
   return nccl;
 }
 

@@ -83,7 +83,8 @@ absl::Status TryOut(NcclParty* party, int members,
     for (const int64_t bytes : sizes) {
       PW_RETURN_IF_ERROR(
           party
-              ->Time({.kind = OpKindOf(kind), .members = members, .bytes = bytes})
+              ->Time(
+                  {.kind = OpKindOf(kind), .members = members, .bytes = bytes})
               .status());
     }
   }
@@ -102,6 +103,7 @@ Transport TransportOf(const std::shared_ptr<NcclParty>& party, int members,
   Transport transport;
   transport.name = kNcclTransport;
   transport.ranks = members;
+  transport.nodes = party->nodes(members);
   transport.run = [party, transfer](TransferKind kind, int64_t bytes,
                                     int repeats) {
     return party->Time(transfer(kind, bytes, repeats));

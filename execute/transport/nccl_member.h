@@ -95,6 +95,8 @@ class NcclParty {
   virtual ~NcclParty() = default;
 
   virtual int members() const = 0;
+  // That the first `members` are on.
+  virtual int nodes(int members) const = 0;
   // Bytes of the largest transfer: what memory allows of the wanted ones.
   virtual int64_t most_bytes() const = 0;
 

@@ -1,13 +1,19 @@
 #include "execute/transport/nccl_processes.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "execute/transport/steady_seconds.h"
 #include "sim/base/check.h"
+#include "sim/base/digest.h"
+#include "sim/base/input.h"
 #include "sim/base/status.h"
 
 namespace pipewright {
@@ -17,6 +23,17 @@ namespace {
 constexpr double kPatience_s = 5;
 
 }  // namespace
+
+uint64_t NumberOfNode() {
+  const char* const given = getenv("NCCL_HOSTID");
+  if (given != nullptr) return DigestNumber(given);
+  char host[256] = "";
+  gethostname(host, sizeof(host) - 1);
+  // Where it cannot be read, the name alone has to do.
+  const absl::StatusOr<std::string> boot =
+      ReadFile("/proc/sys/kernel/random/boot_id");
+  return DigestNumber(absl::StrCat(host, boot.value_or("")));
+}
 
 // What process 0 tells the others; all processes are of one build.
 struct NcclProcesses::Word {
@@ -31,6 +48,7 @@ struct NcclProcesses::Answer {
   int32_t full = 0;  // memory was full: no failure
   double seconds = 0;
   int64_t free_bytes = 0;
+  uint64_t node = 0;  // to kOpen
 };
 
 absl::StatusOr<std::unique_ptr<NcclProcesses>> NcclProcesses::Create(
@@ -51,6 +69,7 @@ NcclProcesses::~NcclProcesses() {
 }
 
 absl::Status NcclProcesses::Open() {
+  node_of_process_.assign(members(), options_.node);
   return Together(members(), {.what = What::kOpen}, [this]() -> absl::Status {
     PW_RETURN_IF_ERROR(options_.nccl.status());
     PW_ASSIGN_OR_RETURN(member_,
@@ -87,6 +106,12 @@ absl::Status NcclProcesses::Reserve() {
     most_bytes_ = TransferRoom(most_bytes_ / 2, free_bytes);
   }
   return Fail(NoTransferRoom(free_bytes));
+}
+
+int NcclProcesses::nodes(int members) const {
+  return static_cast<int>(std::set<uint64_t>(node_of_process_.begin(),
+                                             node_of_process_.begin() + members)
+                              .size());
 }
 
 absl::Status NcclProcesses::Join(int members) {
@@ -152,6 +177,7 @@ void NcclProcesses::TakeAnswers(double timeout_s) {
     --awaited_;
     slowest_s_ = std::max(slowest_s_, answer.seconds);
     full_ |= answer.full != 0;
+    if (answer.node != 0) node_of_process_[incoming.from] = answer.node;
     if (answer.free_bytes > 0) {
       least_free_ = least_free_ == 0 ? answer.free_bytes
                                      : std::min(least_free_, answer.free_bytes);
@@ -256,6 +282,7 @@ absl::Status NcclProcesses::Do(const Word& word, Answer* answer) {
                                    .timeout_s = options_.timeout_s,
                                    .given_up = [this] { return Stopped(); }}));
     answer->free_bytes = member_->free_bytes();
+    answer->node = options_.node;
     return absl::OkStatus();
   }
   if (member_ == nullptr) {

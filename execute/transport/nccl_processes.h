@@ -18,14 +18,19 @@
 
 namespace pipewright {
 
+// The node of this process, another number than any other's, as NCCL tells
+// nodes apart: by NCCL_HOSTID, else by the names of the host and of its boot.
+uint64_t NumberOfNode();
+
 class NcclProcesses : public NcclParty {
  public:
   struct Options {
     absl::StatusOr<const PwNccl*> nccl;  // from LoadNccl
     const PwKernels* kernels = nullptr;
-    int device = 0;          // this process's
-    int64_t most_bytes = 0;  // read by process 0: if memory allows
-    double timeout_s = 60;   // for each transfer
+    int device = 0;                  // this process's
+    int64_t most_bytes = 0;          // read by process 0: if memory allows
+    double timeout_s = 60;           // for each transfer
+    uint64_t node = NumberOfNode();  // this process's
   };
 
   // Process 0: all open their devices and take memory. Error: kUnavailable,
@@ -36,6 +41,7 @@ class NcclProcesses : public NcclParty {
   NcclProcesses(const NcclProcesses&) = delete;
 
   int members() const override { return job_.processes(); }
+  int nodes(int members) const override;
   int64_t most_bytes() const override { return most_bytes_; }
   absl::Status Join(int members) override;
   absl::Status Begin(const NcclTransfer& transfer) override;
@@ -87,6 +93,7 @@ class NcclProcesses : public NcclParty {
   int awaited_ = 0;
   double slowest_s_ = 0;
   int64_t least_free_ = 0;
+  std::vector<uint64_t> node_of_process_;
   bool full_ = false;
   std::vector<std::string> told_;  // failures of others
   absl::Status failure_;

@@ -36,6 +36,7 @@ class NcclTransfers : public NcclParty {
   NcclTransfers(const NcclTransfers&) = delete;
 
   int members() const override { return options_.devices; }
+  int nodes(int) const override { return 1; }
   int64_t most_bytes() const override { return most_bytes_; }
   absl::Status Join(int members) override;
   absl::Status Begin(const NcclTransfer& transfer) override;

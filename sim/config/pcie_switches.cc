@@ -203,9 +203,18 @@ bool CopiesFillMemory(const Network& network, int replicas, int pp) {
 
 double ActivationCopySeconds(const PreparedRun& run, const Program& program,
                              int stage, PassKind kind, double times) {
-  const Lane lane = {.bytes = run.lower.activation_bytes[stage] * times};
+  const double bytes = run.lower.activation_bytes[stage];
+  const Lane lane = {.bytes = bytes * times};
   const int rank = run.schedule.lowered->placement.RankOf(stage, 0);
-  return CopySeconds(program, lane, kind, 0, rank);
+  // Sharing makes the links slower, not the copy larger.
+  const auto beyond = [&](double of) {
+    return BeyondLinks(
+        program.network,
+        kind == PassKind::kOffload ? PathEnds::kToHost : PathEnds::kToDevice,
+        of);
+  };
+  return CopySeconds(program, lane, kind, 0, rank) - beyond(lane.bytes) +
+         beyond(bytes);
 }
 
 }  // namespace pipewright

@@ -179,6 +179,7 @@ absl::StatusOr<PreparedRun> PrepareAlike(const RunConfig& given,
   FillLowerOptions(config, schedule, &run);
   PW_RETURN_IF_ERROR(PrepareOptimizerOffload(config, sizes, &run));
   TakeMeasuredCollectives(config, sizes, &run);
+  WarnOfUnusedMeasurements(config, &run);
 
   if (model) run.model = spec->name;
   if (const auto tokens = MicrobatchTokens(config, spec)) {

@@ -26,6 +26,7 @@
 #include "sim/program/activation_plan.h"
 #include "sim/program/lower.h"
 #include "sim/report/memory_report.h"
+#include "sim/report/profile_report.h"
 #include "sim/schedule/schedule.h"
 #include "sim/topology/cluster.h"
 #include "sim/topology/mapping.h"
@@ -62,6 +63,8 @@ struct PreparedNetwork {
   std::optional<ShapeParams> shape;  // of the system, where there is one
 
   std::optional<SlowLinks> slow;  // in `links` already
+  // In `links` and `shape` already, in place of the system's.
+  std::vector<MeasuredNumber> measured;
 
   const ShapeParams* system_shape() const { return shape ? &*shape : nullptr; }
 };

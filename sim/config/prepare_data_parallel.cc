@@ -127,11 +127,6 @@ void TakeMeasuredCollectives(const RunConfig& config, const RunSizes& sizes,
   if (taken.empty()) return;
   run->lower.network.measured = std::move(network.measured);
   run->costs.measured_collectives = absl::StrJoin(taken, ", ");
-  if (shape != nullptr && run->engine == "simgrid") {
-    run->warnings.push_back(absl::StrCat(
-        "profile ", name, ": ", run->costs.measured_collectives,
-        " keep their measured time, whatever else is on their links"));
-  }
   if (!all) return;
   run->warnings.erase(std::remove(run->warnings.begin(), run->warnings.end(),
                                   kFreeSynchronisation),

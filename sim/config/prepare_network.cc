@@ -141,15 +141,19 @@ absl::StatusOr<RankMapping> MapRanks(const RunConfig& config,
                                 sizes.cp);
 }
 
-absl::StatusOr<PreparedNetwork> OnSystem(const RunConfig& config,
-                                         const RunSizes& sizes,
-                                         double hop_bytes,
-                                         absl::string_view engine,
-                                         RunContext* context,
-                                         std::vector<std::string>* warnings) {
+absl::StatusOr<PreparedNetwork> OnSystem(
+    const RunConfig& config, const RunSizes& sizes,
+    const std::optional<PreparedProfile>& profile, double hop_bytes,
+    absl::string_view engine, RunContext* context,
+    std::vector<std::string>* warnings) {
   PW_ASSIGN_OR_RETURN(const ShapeParams base, BaseSystem(config, context));
   const std::string& own_shape = base.shape;
   ShapeParams params = SystemOf(config, base);
+  PreparedNetwork prepared;
+  ShapeParams catalogue = params;
+  TakeMeasuredHost(config, profile, &params, &prepared.measured);
+  std::shared_ptr<MeasuredPaths> paths =
+      MeasuredPathsOf(config, profile, &params);
   PW_ASSIGN_OR_RETURN(std::vector<int> devices, MappedDevices(config));
   PW_ASSIGN_OR_RETURN(
       params.nodes,
@@ -172,7 +176,6 @@ absl::StatusOr<PreparedNetwork> OnSystem(const RunConfig& config,
                                 kAllowed)),
         "", kAllowed);
   }
-  PreparedNetwork prepared;
   prepared.system = params.name.empty() ? params.shape : params.name;
   if (!own_shape.empty() && params.shape != own_shape) {
     absl::StrAppend(&prepared.system, " as ", params.shape);
@@ -184,6 +187,11 @@ absl::StatusOr<PreparedNetwork> OnSystem(const RunConfig& config,
       ")");
   prepared.shape = params;
   prepared.links.cluster = *cluster;
+  catalogue.nodes = params.nodes;
+  PW_ASSIGN_OR_RETURN(
+      const std::shared_ptr<const Cluster> system,
+      context->ClusterOf(paths == nullptr ? params : catalogue));
+  TakeMeasuredPaths(std::move(paths), *system, &prepared);
   PW_ASSIGN_OR_RETURN(prepared.slow,
                       PrepareSlowLinks(config, prepared.links.cluster));
   if (prepared.slow) prepared.links.cluster = prepared.slow->Slowed();
@@ -192,9 +200,9 @@ absl::StatusOr<PreparedNetwork> OnSystem(const RunConfig& config,
   prepared.links.collectives =
       config.strategy.collectives.value_or(CollectiveAlgorithm::kRing);
   for (int rank = 0; rank + 1 < sizes.pp; ++rank) {
-    const FlowBundle flows = FlowsBetween(prepared.links, 0, rank, rank + 1);
-    prepared.hop_s = std::max(
-        prepared.hop_s, SecondsOf(*prepared.links.cluster, flows, hop_bytes));
+    prepared.hop_s =
+        std::max(prepared.hop_s,
+                 HopSeconds(prepared.links, 0, rank, rank + 1, hop_bytes));
   }
   return prepared;
 }
@@ -346,7 +354,8 @@ absl::StatusOr<PreparedNetwork> NetworkOfRun(
                      "together with a system; allowed: one of them"),
           "", "one of them");
     }
-    return OnSystem(config, sizes, hop_bytes, engine, context, warnings);
+    return OnSystem(config, sizes, profile, hop_bytes, engine, context,
+                    warnings);
   }
   if (config.system.nodes) {
     constexpr char kAllowed[] =

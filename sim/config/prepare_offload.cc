@@ -117,6 +117,36 @@ ActivationBytes BytesOfActivations(const PreparedModel& model,
   return bytes;
 }
 
+// Without a system: as the profile has them, of the bytes of each stage. False
+// where it has not both directions.
+bool TakeMeasuredCopies(PreparedRun* run) {
+  if (!run->costs.profile) return false;
+  const Profile& profile = *run->costs.profile->profile;
+  const TimesBySize out = TimesOfCopies(profile, CopyDirection::kDeviceToHost);
+  const TimesBySize in = TimesOfCopies(profile, CopyDirection::kHostToDevice);
+  if (out.empty() || in.empty()) return false;
+  const Schedule& schedule = *run->schedule.lowered;
+  const std::vector<double> moved =
+      BytesOfActivations(*run->prepared_model, schedule).moved;
+  for (size_t stage = 0; stage < moved.size(); ++stage) {
+    const double each = moved[stage] / schedule.slices;
+    if (each <= 0) continue;
+    StageCosts& costs = run->costs.passes.stages[stage];
+    costs.offload_s = schedule.slices * AtSize(out, each).seconds;
+    costs.load_s = schedule.slices * AtSize(in, each).seconds;
+  }
+  for (const bool to_host : {true, false}) {
+    const PathLine line = LineOf(to_host ? out : in);
+    const std::string name = to_host ? "d2h" : "h2d";
+    const auto use = MeasuredNumber::Use::kCopies;
+    run->network.measured.push_back(
+        {use, name + " bandwidth", "B/s", line.bytes_per_s});
+    run->network.measured.push_back(
+        {use, name + " latency", "s", line.latency_s});
+  }
+  return true;
+}
+
 // Times of the copies in run->costs, or their bytes in run->lower where PCIe
 // decides; false where nothing tells them. `sizes` of the ranks.
 absl::StatusOr<bool> TakeCopyTimes(const RunConfig& config, PreparedRun* run) {
@@ -141,9 +171,8 @@ absl::StatusOr<bool> TakeCopyTimes(const RunConfig& config, PreparedRun* run) {
     }
     return true;
   }
-  if (!run->prepared_model || run->network.links.cluster == nullptr) {
-    return false;
-  }
+  if (!run->prepared_model) return false;
+  if (run->network.links.cluster == nullptr) return TakeMeasuredCopies(run);
   const ShapeParams& shape = *run->network.shape;
   if (!shape.has_pcie()) {
     return MissingValue(config.Field("system.pcie.bandwidth"),
@@ -182,7 +211,11 @@ double AloneSeconds(const Network& network, int rank, double bytes) {
       bytes_per_s = std::min(
           bytes_per_s, cluster.links()[load.link].bytes_per_s / load.flows);
     }
-    seconds += cluster.LatencyOf(route) + bytes / bytes_per_s;
+    const bool to_host = &route == &routes.front();
+    seconds +=
+        cluster.LatencyOf(route) + bytes / bytes_per_s +
+        BeyondLinks(network, to_host ? PathEnds::kToHost : PathEnds::kToDevice,
+                    bytes);
   }
   return seconds;
 }
@@ -332,7 +365,8 @@ absl::Status PrepareOffload(const RunConfig& config, const RunSizes& sizes,
         "nothing is offloaded, since nothing tells what the copies of ",
         *config.schedule.name,
         " take: give costs.offload_ratio (--offload-ratio), or a model and a "
-        "system with PCIe; strategy.offload none says that the order alone is "
+        "system with PCIe or a profile with copies; strategy.offload none says "
+        "that the order alone is "
         "meant"));
     return absl::OkStatus();
   }
@@ -340,9 +374,9 @@ absl::Status PrepareOffload(const RunConfig& config, const RunSizes& sizes,
     return MissingValue(
         config.Field(written ? "costs.uniform.offload" : "costs.offload_ratio"),
         written ? "a time, since the schedule has O or L passes; or a model "
-                  "and a system with PCIe"
+                  "and a system with PCIe or a profile with copies"
                 : "a number, or costs.uniform.offload and costs.uniform.load, "
-                  "or a model and a system with PCIe");
+                  "or a model and a system with PCIe or a profile with copies");
   }
   const bool timed = config.costs.forward_s || config.costs.backward_s ||
                      !config.costs.stage_forward_s.empty() ||

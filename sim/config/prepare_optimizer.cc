@@ -184,6 +184,7 @@ absl::Status PrepareOptimizerOffload(const RunConfig& config,
     offload.cast_rate = shape->host.cast_rate;
     offload.flush_rate = shape->host.flush_rate;
     offload.device_adam_rate = shape->host.device_adam_rate;
+    offload.device_cast_rate = shape->host.device_cast_rate;
     offload.slots = shape->host.slots;
   }
   const OptimizerMode mode = OptimizerOf(config, *run->schedule.lowered);

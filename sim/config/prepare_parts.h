@@ -215,8 +215,8 @@ absl::StatusOr<TrainingSpec> PrepareTraining(
     const RunConfig& config, const RunSizes& sizes,
     const std::optional<ModelSpec>& model);
 
-// Values of the rows that `names` are of, as bits. Error: a name that is none of
-// them, or stands there twice.
+// Values of the rows that `names` are of, as bits. Error: a name that is none
+// of them, or stands there twice.
 absl::StatusOr<uint8_t> BitsOf(const RunConfig& config, const char* field,
                                const std::vector<std::string>& names,
                                const std::vector<ChoiceRow>& rows);
@@ -307,6 +307,27 @@ absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
 // A warning of PrepareNetwork, which does not know what was measured.
 inline constexpr char kFreeSynchronisation[] =
     "no system is given: the bytes of gradient synchronisation cost nothing";
+
+// What the profile measured of copies with the host and of messages between two
+// GPUs, for a system of its device; null without. What the configuration gives
+// of a link stands. `params` get PCIe if they have none, and whether both
+// directions of a switch share a link.
+std::shared_ptr<MeasuredPaths> MeasuredPathsOf(
+    const RunConfig& config, const std::optional<PreparedProfile>& profile,
+    ShapeParams* params);
+// Puts them on the network's links, and says what was measured and what
+// `system` has without. Null: nothing.
+void TakeMeasuredPaths(std::shared_ptr<MeasuredPaths> paths,
+                       const Cluster& system, PreparedNetwork* network);
+// What it measured of the steps, casts and memory of a host and of the device,
+// in place of what `params` have.
+void TakeMeasuredHost(const RunConfig& config,
+                      const std::optional<PreparedProfile>& profile,
+                      ShapeParams* params,
+                      std::vector<MeasuredNumber>* numbers);
+// Copies and messages that the profile has and the run makes, but does not take
+// the times of.
+void WarnOfUnusedMeasurements(const RunConfig& config, PreparedRun* run);
 
 // Collectives of gradients and parameters as the profile has them, where their
 // members were measured: one device a rank, as many of them and, on a system of

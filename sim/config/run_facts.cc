@@ -69,17 +69,17 @@ bool GroupCrosses(const Program& program, const LinkSearch& search,
   return false;
 }
 
-// Only buffers of more than `least` bytes.
+// Only buffers of more than `least` bytes. Without `shares`, an engine that
+// shares links, no link has a part in what was measured.
 bool CollectivesCross(const Program& program, const LinkSearch& search,
-                      double least) {
+                      double least, bool shares) {
   std::vector<bool> seen(program.groups.size(), false);
   for (const RankProgram& rank : program.ranks) {
     for (const SideOp& op : rank.side_ops) {
       if (op.group < 0 || seen[op.group] || op.bytes <= least) continue;
-      // No link has a part in what was measured.
-      if (MeasuredCollective(
-              program.network, op,
-              GroupMembers(program, program.groups[op.group], 0))) {
+      if (!shares && MeasuredCollective(
+                         program.network, op,
+                         GroupMembers(program, program.groups[op.group], 0))) {
         continue;
       }
       seen[op.group] = true;
@@ -188,7 +188,8 @@ bool RunFacts::Crosses(absl::string_view part, Load load) const {
   const LinkSearch search(*program(), part);
   const bool bytes = load == Load::kBytes;
   return TransfersCross(*program(), search, bytes) ||
-         CollectivesCross(*program(), search, bytes ? 0 : -1);
+         CollectivesCross(*program(), search, bytes ? 0 : -1,
+                          run_.engine != "fast");
 }
 
 // A transfer has a card to itself there, unless a rank has several devices.
@@ -196,7 +197,7 @@ bool RunFacts::SharesCards() const {
   if (!program() || sizes_.tp * sizes_.cp > 1) return true;
   return EstimateCrosses("/nic") ||
          CollectivesCross(*program(), LinkSearch(*program(), "/nic"),
-                          kMostDoubled);
+                          kMostDoubled, run_.engine != "fast");
 }
 
 bool RunFacts::HeldMatters() const {

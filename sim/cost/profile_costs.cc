@@ -336,6 +336,27 @@ std::vector<TimeSource> SourcesOf(const std::vector<ProfiledTime>& times,
   return sources;
 }
 
+// AdamW reads gradient, weight and both moments of a parameter and writes all
+// but the gradient, in fp32, and the weight in 16 bits. [numerics, bytes]
+constexpr double kStepBytes = 7 * 4 + 2;
+
+std::optional<double> SecondsOnLine(const Profile& profile, bool prediction,
+                                    double parameters) {
+  std::vector<GridPoint> points;
+  for (const OptimizerEntry& entry : profile.optimizers) {
+    if (entry.where != "device" || entry.prediction != prediction ||
+        entry.time.median_s <= 0) {
+      continue;
+    }
+    const auto size = static_cast<double>(entry.parameters);
+    points.push_back({{size}, {size}, entry.time.median_s});
+  }
+  if (points.empty()) return {};
+  return Interpolation(std::move(points))
+      .At({parameters}, {parameters})
+      .seconds;
+}
+
 }  // namespace
 
 absl::StatusOr<ProfileCosts> CostsOfProfile(
@@ -401,6 +422,12 @@ absl::StatusOr<ProfileCosts> CostsOfProfile(
   }
   if (const auto seconds = ProfileOptimizerSeconds(profile, updated)) {
     out.costs.optimizer_s = *seconds + quantize_s;
+    if (!SecondsOnLine(profile, /*prediction=*/false, updated)) {
+      lookup.Warn(absl::StrCat(
+          "profile ", options.name,
+          ": no optimizer step was measured; it takes ", kStepBytes,
+          " bytes a parameter at the measured bandwidth of the device"));
+    }
   } else {
     lookup.Warn(absl::StrCat("profile ", options.name,
                              ": no optimizer step was measured; it takes no "
@@ -427,30 +454,12 @@ absl::StatusOr<ProfileCosts> CostsOfProfile(
 // What the step behind an iteration takes by a profile: optimizer, prediction
 // of weights, their copies in fp8.
 
-namespace {
-
-std::optional<double> SecondsOnLine(const Profile& profile, bool prediction,
-                                    double parameters) {
-  std::vector<GridPoint> points;
-  for (const OptimizerEntry& entry : profile.optimizers) {
-    if (entry.where != "device" || entry.prediction != prediction ||
-        entry.time.median_s <= 0) {
-      continue;
-    }
-    const auto size = static_cast<double>(entry.parameters);
-    points.push_back({{size}, {size}, entry.time.median_s});
-  }
-  if (points.empty()) return {};
-  return Interpolation(std::move(points))
-      .At({parameters}, {parameters})
-      .seconds;
-}
-
-}  // namespace
-
 std::optional<double> ProfileOptimizerSeconds(const Profile& profile,
                                               double parameters) {
-  return SecondsOnLine(profile, /*prediction=*/false, parameters);
+  const std::optional<double> step_s =
+      SecondsOnLine(profile, /*prediction=*/false, parameters);
+  if (step_s || profile.device_memory_bytes_per_s <= 0) return step_s;
+  return parameters * kStepBytes / profile.device_memory_bytes_per_s;
 }
 
 std::optional<double> ProfilePredictionSeconds(const Profile& profile,

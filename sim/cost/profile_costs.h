@@ -74,7 +74,8 @@ absl::StatusOr<ProfileCosts> CostsOfProfile(
     const std::vector<int>& rank_of_stage, const ProfileCostOptions& options);
 
 // The optimizer step of `parameters` on the device, on a straight line through
-// what was measured; nothing where no step was.
+// what was measured; where no step was, its bytes at the measured bandwidth of
+// the device; nothing without either.
 std::optional<double> ProfileOptimizerSeconds(const Profile& profile,
                                               double parameters);
 

@@ -203,12 +203,7 @@ std::vector<LeftOutRow> LeaveOneOut(const Profile& profile) {
   return out;
 }
 
-namespace {
-
-using Sizes = std::map<double, double>;  // bytes -> seconds
-using Ranks = std::map<int64_t, Sizes>;
-
-TransferTime AtSize(const Sizes& seconds, double bytes) {
+TransferTime AtSize(const TimesBySize& seconds, double bytes) {
   const auto above = seconds.lower_bound(bytes);
   if (above == seconds.end()) {
     const auto& [size, time_s] = *seconds.rbegin();
@@ -224,6 +219,35 @@ TransferTime AtSize(const Sizes& seconds, double bytes) {
   return {.seconds =
               below->second * std::pow(above->second / below->second, part)};
 }
+
+TimesBySize TimesOfCopies(const Profile& profile, CopyDirection direction,
+                          bool beside_opposite) {
+  TimesBySize times;
+  for (const CopyEntry& entry : profile.copies) {
+    if (entry.direction != direction || entry.time.median_s <= 0 ||
+        entry.beside_opposite != beside_opposite) {
+      continue;
+    }
+    times[static_cast<double>(entry.bytes)] = entry.time.median_s;
+  }
+  return times;
+}
+
+TimesBySize TimesOfSends(const Profile& profile, int64_t nodes) {
+  TimesBySize times;
+  for (const TransferEntry& entry : profile.transfers) {
+    if (entry.operation != "send_recv" || entry.transport != kNcclTransport ||
+        entry.ranks != 2 || entry.nodes != nodes || entry.time.median_s <= 0) {
+      continue;
+    }
+    times[static_cast<double>(entry.bytes)] = entry.time.median_s;
+  }
+  return times;
+}
+
+namespace {
+
+using Ranks = std::map<int64_t, TimesBySize>;
 
 std::optional<TransferTime> BetweenRanks(const Ranks& measured, int64_t ranks,
                                          double bytes) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -79,6 +80,15 @@ std::optional<TransferTime> TransferSeconds(const Profile& profile,
                                             absl::string_view operation,
                                             int64_t ranks, double bytes,
                                             const TransferFilter& filter = {});
+
+// Seconds by bytes; AtSize() wants some.
+using TimesBySize = std::map<double, double>;
+TransferTime AtSize(const TimesBySize& seconds, double bytes);
+// Copies of one direction, and messages from one GPU to another (NCCL's
+// send_recv) on so many nodes; empty where none was measured.
+TimesBySize TimesOfCopies(const Profile& profile, CopyDirection direction,
+                          bool beside_opposite = false);
+TimesBySize TimesOfSends(const Profile& profile, int64_t nodes);
 
 // Bytes that leave each rank of a ring: over the time, the bus bandwidth of
 // nccl-tests (doc/PERFORMANCE.md), which does not depend on the ranks.

@@ -129,7 +129,11 @@ void SideStreams::BeginCopy(int device, Stream stream, const IssuedOp& issued) {
   if (source >= 0) {
     SetSource(source, &transfer);
     // What CopySeconds says, whose links need not be looked for again.
-    transfer.alone_s = sources_.AloneSeconds(source, lane.bytes);
+    const PathEnds ends =
+        stream == Stream::kD2H ? PathEnds::kToHost : PathEnds::kToDevice;
+    transfer.alone_s =
+        std::max(0.0, sources_.AloneSeconds(source, lane.bytes) +
+                          BeyondLinks(program_.network, ends, lane.bytes));
   }
   if (turns_.Take(transfer)) transfers_.Begin(transfer);
 }

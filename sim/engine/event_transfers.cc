@@ -220,9 +220,23 @@ void EventTransfers::Begin(const EventTransfer& transfer) {
     timers_.At(transfer.start_s + transfer.alone_s, EventKind::kTransferEnd,
                number);
   } else {
-    timers_.At(transfer.start_s + transfer.latency_s, EventKind::kLatencyEnd,
-               number);
+    if (program_.network.paths != nullptr) AsMeasured(number);
+    timers_.At(transfer.start_s + transfers_[number].latency_s,
+               EventKind::kLatencyEnd, number);
   }
+}
+
+// What a transfer was measured to take beyond the bytes on its links is
+// latency; one that is faster than its links has fewer bytes on them.
+void EventTransfers::AsMeasured(uint32_t number) {
+  EventTransfer& transfer = transfers_[number];
+  const bool was_measured = transfer.of == EventTransfer::Of::kChannel ||
+                            transfer.of == EventTransfer::Of::kCopy ||
+                            transfer.of == EventTransfer::Of::kStreamOp;
+  if (!was_measured || transfer.alone_s <= 0) return;
+  const double rate = sources_.plan(transfer.source).bytes_per_s;
+  transfer.latency_s = std::max(0.0, transfer.alone_s - transfer.bytes / rate);
+  transfer.bytes = (transfer.alone_s - transfer.latency_s) * rate;
 }
 
 void EventTransfers::BeginSharing(const EventTransfer& transfer) {

@@ -143,6 +143,7 @@ class EventTransfers {
 
  private:
   uint32_t Add(const EventTransfer& transfer);
+  void AsMeasured(uint32_t number);
   EventTransfer OverChannel(const Sender& from, int32_t channel, Pass pass,
                             double start_s) const;
 

@@ -26,6 +26,7 @@ bool SameRun(const Program& one, const Program& other) {
          one.network.cluster == other.network.cluster &&
          one.network.mapping == other.network.mapping &&
          one.network.measured == other.network.measured &&
+         one.network.paths == other.network.paths &&
          one.network.collectives == other.network.collectives &&
          one.network.context_parallel == other.network.context_parallel &&
          one.wait_rule == other.wait_rule &&

@@ -111,6 +111,7 @@ struct OptimizerOffload {
   double cast_rate = 0;   // the same
   double flush_rate = 0;  // for a blocking flush
   double device_adam_rate = 0;
+  double device_cast_rate = 0;  // 0: as it steps
   // Host operations at once: 1 casts between two steps of the host.
   int slots = 2;
   // False: a subgroup behind the last trigger stays on the device, as the

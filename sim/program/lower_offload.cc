@@ -82,7 +82,10 @@ class SubgroupOps {
   }
   // On the device: the step, or a cast.
   SideOp Device(OpKind kind) const {
-    return {.kind = kind, .seconds = parameters_ / offload_.device_adam_rate};
+    const bool casts = kind == OpKind::kCast && offload_.device_cast_rate > 0;
+    return {.kind = kind,
+            .seconds = parameters_ / (casts ? offload_.device_cast_rate
+                                            : offload_.device_adam_rate)};
   }
   SideOp Copy(OpKind kind, Stream stream, double bytes_each) const {
     return {.kind = kind, .stream = stream, .bytes = parameters_ * bytes_each};

@@ -46,6 +46,7 @@ enum class CollectiveAlgorithm : uint8_t {
 };
 
 class Cluster;
+class MeasuredPaths;
 class RankMapping;
 struct Profile;
 
@@ -58,6 +59,8 @@ struct Network {
   // Whose collectives those of gradients and parameters take the time of
   // (network_time.h), of one device a rank; null: nobody's.
   std::shared_ptr<const Profile> measured;
+  // What was measured between two ends; null: nothing, their links decide.
+  std::shared_ptr<const MeasuredPaths> paths;
   // Algorithm of collectives on a cluster that are not measured.
   CollectiveAlgorithm collectives = CollectiveAlgorithm::kRing;
   // So many parts a rank's devices are, one behind the other, that hold the

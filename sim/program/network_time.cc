@@ -10,6 +10,7 @@
 #include "sim/base/check.h"
 #include "sim/profile/profile.h"
 #include "sim/program/collective_phases.h"
+#include "sim/program/measured_paths.h"
 #include "sim/program/ring_traffic.h"
 #include "sim/topology/mapping.h"
 
@@ -69,15 +70,55 @@ double SecondsOf(const Cluster& cluster, const FlowBundle& flows,
   return flows.latency_s + bytes / cluster.RateOf(flows.loads);
 }
 
+double BeyondLinks(const Network& network, PathEnds ends, double bytes) {
+  return network.paths == nullptr ? 0 : network.paths->Beyond(ends, bytes);
+}
+
+namespace {
+
+// Seconds of a transfer over `flows`, each of so many bytes, as measured where
+// it was.
+double PathSeconds(const Network& network, const FlowBundle& flows,
+                   PathEnds ends, double bytes) {
+  return std::max(0.0, SecondsOf(*network.cluster, flows, bytes) +
+                           BeyondLinks(network, ends, bytes));
+}
+
+// Ends of messages between the devices of two ranks.
+PathEnds EndsBetween(const Network& network, const Member& from,
+                     const Member& to) {
+  for (int index = 0; index < network.mapping->devices_per_rank(); ++index) {
+    const auto node_of = [&](const Member& member) {
+      const int device =
+          network.mapping->DeviceOf(member.replica, member.rank, index);
+      return network.cluster->devices()[device].node;
+    };
+    if (node_of(from) != node_of(to)) return PathEnds::kAcrossNodes;
+  }
+  return PathEnds::kInNode;
+}
+
+}  // namespace
+
+PathEnds EndsOfHop(const Network& network, int replica, int from_rank,
+                   int to_rank) {
+  return EndsBetween(network, {replica, from_rank}, {replica, to_rank});
+}
+
+double HopSeconds(const Network& network, int replica, int from_rank,
+                  int to_rank, double bytes) {
+  return PathSeconds(network,
+                     FlowsBetween(network, replica, from_rank, to_rank),
+                     EndsOfHop(network, replica, from_rank, to_rank), bytes);
+}
+
 double TransferSeconds(const Program& program, const Channel& channel,
                        int replica) {
   if (channel.from_rank == channel.to_rank) return 0;
   const Network& network = program.network;
   if (network.cluster == nullptr) return network.hop_s;
-  return SecondsOf(
-      *network.cluster,
-      FlowsBetween(network, replica, channel.from_rank, channel.to_rank),
-      channel.bytes);
+  return HopSeconds(network, replica, channel.from_rank, channel.to_rank,
+                    channel.bytes);
 }
 
 double CopySeconds(const Program& program, const Lane& lane, PassKind kind,
@@ -85,10 +126,10 @@ double CopySeconds(const Program& program, const Lane& lane, PassKind kind,
   if (program.network.cluster == nullptr || lane.bytes == 0) {
     return lane.seconds;
   }
-  return SecondsOf(
-      *program.network.cluster,
-      HostFlows(program.network, replica, rank, kind == PassKind::kOffload),
-      lane.bytes);
+  const bool to_host = kind == PassKind::kOffload;
+  return PathSeconds(
+      program.network, HostFlows(program.network, replica, rank, to_host),
+      to_host ? PathEnds::kToHost : PathEnds::kToDevice, lane.bytes);
 }
 
 FlowBundle OneSidedFlows(const Program& program, const SideOp& op, int replica,
@@ -170,8 +211,11 @@ double OneSidedSeconds(const Program& program, const SideOp& op, int replica,
   }
   if (op.peer == rank && op.peer_offset % program.replicas == 0) return 0;
   if (program.network.cluster == nullptr) return program.network.hop_s;
-  return SecondsOf(*program.network.cluster,
-                   OneSidedFlows(program, op, replica, rank), op.bytes);
+  const int peer_replica = (replica + op.peer_offset) % program.replicas;
+  return PathSeconds(
+      program.network, OneSidedFlows(program, op, replica, rank),
+      EndsBetween(program.network, {replica, rank}, {peer_replica, op.peer}),
+      op.bytes);
 }
 
 FlowBundle HostOpFlows(const Program& program, const SideOp& op, int replica,
@@ -193,6 +237,12 @@ double HostOpSeconds(const Program& program, const SideOp& op, int replica,
                      int rank) {
   if (program.network.cluster == nullptr) return 0;
   const FlowBundle flows = HostOpFlows(program, op, replica, rank);
+  if (IsHostCopy(op.kind)) {
+    return PathSeconds(
+        program.network, flows,
+        op.kind == OpKind::kCopyOut ? PathEnds::kToHost : PathEnds::kToDevice,
+        op.bytes);
+  }
   return flows.latency_s +
          HostWork(op) / std::min(HostLimit(op),
                                  program.network.cluster->RateOf(flows.loads));
@@ -311,10 +361,9 @@ void TakePhases(const Network& network, CollectiveKind kind, double bytes,
   }
 }
 
-}  // namespace
-
-CollectivePlan PlanCollective(const Program& program, OpKind kind, double bytes,
-                              const std::vector<Member>& members) {
+// Rings over the links between the members, or what is faster.
+CollectivePlan PlanRings(const Program& program, OpKind kind, double bytes,
+                         const std::vector<Member>& members) {
   const auto count = static_cast<int>(members.size());
   if (count < 2) return {};
   std::shared_ptr<const RingTraffic> traffic;
@@ -333,16 +382,33 @@ CollectivePlan PlanCollective(const Program& program, OpKind kind, double bytes,
                          .latency_s = time.latency_s,
                          .bytes_per_edge = time.bytes_per_edge};
   if (ring && traffic != nullptr) plan.loads = traffic->loads;
+  return plan;
+}
+
+}  // namespace
+
+CollectivePlan PlanCollective(const Program& program, OpKind kind, double bytes,
+                              const std::vector<Member>& members) {
+  CollectivePlan plan = PlanRings(program, kind, bytes, members);
+  if (members.size() < 2) return plan;
   TakePhases(program.network, CollectiveKindOf(kind), bytes, members, &plan);
   return plan;
 }
 
 CollectivePlan PlanCollective(const Program& program, const SideOp& op,
                               const std::vector<Member>& members) {
-  if (const auto measured = MeasuredCollective(program.network, op, members)) {
-    return {.measured = true, .seconds = measured->seconds};
-  }
-  return PlanCollective(program, op.kind, op.bytes, members);
+  const auto measured = MeasuredCollective(program.network, op, members);
+  if (!measured) return PlanCollective(program, op.kind, op.bytes, members);
+  // Its rings are on the links, for others to share; latency takes up what was
+  // measured beyond, and less than they take puts fewer bytes on them.
+  CollectivePlan plan = PlanRings(program, op.kind, op.bytes, members);
+  plan.measured = true;
+  plan.seconds = measured->seconds;
+  if (plan.loads.empty()) return {.measured = true, .seconds = plan.seconds};
+  const double rate = program.network.cluster->RateOf(plan.loads);
+  plan.latency_s = std::max(0.0, plan.seconds - plan.bytes_per_edge / rate);
+  plan.bytes_per_edge = (plan.seconds - plan.latency_s) * rate;
+  return plan;
 }
 
 }  // namespace pipewright

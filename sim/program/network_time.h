@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "sim/cost/collective_time.h"
+#include "sim/program/measured_paths.h"
 #include "sim/program/program.h"
 
 namespace pipewright {
@@ -70,6 +71,15 @@ inline double HostLimit(const SideOp& op) {
 // Latency plus the bytes of each flow at its rate, on an empty network.
 double SecondsOf(const Cluster& cluster, const FlowBundle& flows, double bytes);
 
+// What a transfer with such ends takes beyond its links, as measured
+// (Network::paths); 0 where it was not. Seconds, may be below 0.
+double BeyondLinks(const Network& network, PathEnds ends, double bytes);
+// A hop of so many bytes a device, and where it leads. Need a cluster.
+PathEnds EndsOfHop(const Network& network, int replica, int from_rank,
+                   int to_rank);
+double HopSeconds(const Network& network, int replica, int from_rank,
+                  int to_rank, double bytes);
+
 // From the end of the producing operation to the arrival. 0 for events.
 double TransferSeconds(const Program& program, const Channel& channel,
                        int replica);
@@ -117,7 +127,7 @@ struct CollectivePhase {
 };
 struct CollectivePlan {
   bool ring = false;
-  bool measured = false;        // then it takes no part in sharing links
+  bool measured = false;        // `seconds` are
   double seconds = 0;           // alone on the network
   double latency_s = 0;         // part of `seconds` without bytes
   double bytes_per_edge = 0;    // for a ring

@@ -1,5 +1,6 @@
 #include "sim/report/profile_report.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,15 @@
 #include "sim/report/format.h"
 
 namespace pipewright {
+namespace {
+
+std::string FormatNumber(const MeasuredNumber& of, double value) {
+  if (of.unit == "s") return FormatSeconds(value);
+  if (of.unit == "B/s") return FormatBandwidth(value);
+  return absl::StrFormat("%.4g %s", value, of.unit);
+}
+
+}  // namespace
 
 ProfileReport ReportProfile(const Profile& profile, std::string name,
                             const ProfileCosts& measured,
@@ -22,6 +32,12 @@ ProfileReport ReportProfile(const Profile& profile, std::string name,
   report.stages = costs.stages;
   report.optimizer_s = costs.optimizer_s;
   report.split_price = measured.split_price;
+  // A step in fp8 takes this one.
+  report.unused_kernels = static_cast<int>(
+      std::count_if(profile.kernels.begin(), profile.kernels.end(),
+                    [](const KernelEntry& entry) {
+                      return entry.name != "quantize.weights";
+                    }));
   std::vector<double> errors;
   for (const LeftOutRow& row : LeaveOneOut(profile)) {
     errors.insert(errors.end(), row.errors.begin(), row.errors.end());
@@ -44,6 +60,21 @@ Json ProfileCostsToJson(const ProfileReport& report) {
   }
   out["interference"] = report.interference;
   if (!report.collectives.empty()) out["collectives"] = report.collectives;
+  if (!report.measured.empty()) {
+    Json numbers = Json::array();
+    for (const MeasuredNumber& number : report.measured) {
+      numbers.push_back(
+          {{"name", number.name},
+           {"unit", number.unit},
+           {"measured", number.measured},
+           {"system", number.system > 0 ? Json(number.system) : Json()}});
+    }
+    out["measured"] = std::move(numbers);
+  }
+  if (report.unused_kernels > 0) {
+    Json unused = {{"kernels", report.unused_kernels}};
+    out["unused"] = std::move(unused);
+  }
   Json stages = Json::array();
   for (const StageCosts& stage : report.stages) {
     stages.push_back({{"forward_s", stage.forward_s},
@@ -103,6 +134,19 @@ std::string ProfileCostsToText(const ProfileReport& report) {
   if (!report.collectives.empty()) {
     absl::StrAppend(&out, "  collectives of gradients and parameters: ",
                     report.collectives, ", measured\n");
+  }
+  for (const MeasuredNumber& number : report.measured) {
+    absl::StrAppend(&out, "  ", number.name, ": ",
+                    FormatNumber(number, number.measured), ", measured (",
+                    number.system > 0
+                        ? absl::StrCat("the system has ",
+                                       FormatNumber(number, number.system))
+                        : "no system says it",
+                    ")\n");
+  }
+  if (report.unused_kernels > 0) {
+    absl::StrAppend(&out, "  not used: ", report.unused_kernels,
+                    " single kernels, which no time here is made of\n");
   }
   if (report.left_out_shapes > 0) {
     absl::StrAppendFormat(

@@ -2,6 +2,7 @@
 // the error of interpolated ones.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,18 @@
 namespace pipewright {
 
 class Json;
+
+// What a run takes as measured in place of what its system says.
+struct MeasuredNumber {
+  // What needs it: copies with the host, messages between ranks, an optimizer
+  // on the host.
+  enum class Use : uint8_t { kCopies, kMessages, kOptimizer };
+  Use use = Use::kCopies;
+  std::string name;  // "d2h bandwidth"
+  std::string unit;  // "B/s", "s", "parameters/s"
+  double measured = 0;
+  double system = 0;  // 0: it says nothing
+};
 
 struct ProfileReport {
   std::string name;         // as given
@@ -23,6 +36,9 @@ struct ProfileReport {
   // Collectives of gradients and parameters that are timed as measured,
   // "all_reduce over 4"; "": none, the network times them.
   std::string collectives;
+  std::vector<MeasuredNumber> measured;
+  // Single kernels, which no time of a run is made of.
+  int unused_kernels = 0;
   // Median error of the profile's shapes, each predicted from the others, and
   // their number; 0 without any.
   double left_out_median = 0;

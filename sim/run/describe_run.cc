@@ -104,6 +104,18 @@ SlowReport::Part DescribeSlow(const SlowFactors& of, const RowOf& row_of) {
   return part;
 }
 
+bool Uses(const PreparedRun& run, const MeasuredNumber& number) {
+  switch (number.use) {
+    case MeasuredNumber::Use::kCopies:
+      return run.offload || run.lower.offload.active();
+    case MeasuredNumber::Use::kMessages:
+      return run.schedule.lowered->pp() > 1;
+    case MeasuredNumber::Use::kOptimizer:
+      return run.lower.offload.active();
+  }
+  return false;
+}
+
 // See NodeLayout::Links.
 bool IsLinkOfHost(const Link& link) {
   return absl::EndsWith(link.name, "/to-host") ||
@@ -204,6 +216,9 @@ void DescribeCosts(const PreparedRun& run, Report* report) {
     report->profile->interference =
         run.lower.interference == nullptr ? "off" : "on";
     report->profile->collectives = run.costs.measured_collectives;
+    for (const MeasuredNumber& number : run.network.measured) {
+      if (Uses(run, number)) report->profile->measured.push_back(number);
+    }
     DescribeOmissions(run, report);
   }
   if (!run.costs.analytic) return;

@@ -57,6 +57,11 @@ std::vector<LinkId> Cluster::HostMemory(int device) const {
   return links;
 }
 
+void Cluster::SetLink(LinkId link, double bytes_per_s, double latency_s) {
+  links_[link].bytes_per_s = bytes_per_s;
+  links_[link].latency_s = latency_s;
+}
+
 void Cluster::SlowLink(LinkId link, double factor) {
   links_[link].latency_s *= factor;
   links_[link].bytes_per_s /= factor;

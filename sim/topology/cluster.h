@@ -93,6 +93,8 @@ class Cluster {
   // infinite without links.
   double RateOf(const std::vector<LinkLoad>& loads) const;
 
+  // A link as it was measured.
+  void SetLink(LinkId link, double bytes_per_s, double latency_s);
   // Latency and time a byte of a link become `factor` times what they were.
   void SlowLink(LinkId link, double factor);
 

@@ -105,6 +105,7 @@ struct HostClass {
   double flush_rate = 0;           // for gradients that the device waits for
   int slots = 2;                   // operations of the host at once
   double device_adam_rate = 25e9;  // for the device itself
+  double device_cast_rate = 0;     // its casts to fp32; 0: as it steps
   friend bool operator==(const HostClass&, const HostClass&) = default;
 };
 

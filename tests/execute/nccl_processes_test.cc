@@ -3,6 +3,7 @@
 #include "execute/transport/nccl_processes.h"
 
 #include <catch2/catch.hpp>
+#include <cstdlib>
 #include <functional>
 #include <string>
 #include <thread>
@@ -30,6 +31,7 @@ struct Setup {
   FakeDevice device;
   double timeout_s = 60;
   int without_nccl = -1;  // this process
+  int on_node = 8;        // so many processes share a node
 };
 
 // Process 0 does `body`; the others serve and end well.
@@ -39,11 +41,13 @@ void Run(const Setup& setup,
   FakeMpiWorld mpi(setup.processes);
   const PwKernels* const kernels = FakeKernels(setup.device);
   const auto options = [&](int process) {
-    NcclProcesses::Options out = {.nccl = FakeNccl(),
-                                  .kernels = kernels,
-                                  .device = process,
-                                  .most_bytes = kMiB,
-                                  .timeout_s = setup.timeout_s};
+    NcclProcesses::Options out = {
+        .nccl = FakeNccl(),
+        .kernels = kernels,
+        .device = process,
+        .most_bytes = kMiB,
+        .timeout_s = setup.timeout_s,
+        .node = static_cast<uint64_t>(1 + process / setup.on_node)};
     if (process == setup.without_nccl) {
       out.nccl = absl::UnavailableError("no libnccl.so.2");
     }
@@ -92,6 +96,39 @@ TEST_CASE("nccl processes: times are the devices'", "[execute][nccl]") {
   CHECK(world.violations == std::vector<std::string>());
   CHECK(world.made == 5);
   CHECK(world.left == 5);
+}
+
+// As MPI, Slurm, sockets and --bootstrap start processes: one job of them.
+TEST_CASE("nccl processes: the nodes that each group is on",
+          "[execute][nccl]") {
+  FakeNcclWorld world;
+  const auto nodes = [](int on_node) {
+    std::vector<int> of_members;
+    Run({.processes = 4, .on_node = on_node},
+        [&](ProcessGroup* job, const NcclProcesses::Options& options) {
+          const auto group = NcclProcesses::Create(job, options).value();
+          for (const int members : {2, 3, 4}) {
+            of_members.push_back(group->nodes(members));
+          }
+        });
+    return of_members;
+  };
+  CHECK(nodes(4) == std::vector<int>{1, 1, 1});
+  CHECK(nodes(2) == std::vector<int>{1, 2, 2});
+  CHECK(nodes(1) == std::vector<int>{2, 3, 4});
+}
+
+TEST_CASE("nccl processes: a node is known by its name, or NCCL_HOSTID",
+          "[execute][nccl]") {
+  const uint64_t here = NumberOfNode();
+  CHECK(here == NumberOfNode());
+  ::setenv("NCCL_HOSTID", "elsewhere", 1);
+  const uint64_t elsewhere = NumberOfNode();
+  ::setenv("NCCL_HOSTID", "nowhere", 1);
+  CHECK(elsewhere != here);
+  CHECK(NumberOfNode() != elsewhere);
+  ::unsetenv("NCCL_HOSTID");
+  CHECK(NumberOfNode() == here);
 }
 
 TEST_CASE("nccl processes: memory of the fullest decides", "[execute][nccl]") {

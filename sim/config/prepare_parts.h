@@ -215,8 +215,8 @@ absl::StatusOr<TrainingSpec> PrepareTraining(
     const RunConfig& config, const RunSizes& sizes,
     const std::optional<ModelSpec>& model);
 
-// Values of the rows that `names` are of, as bits. Error: a name that is none of
-// them, or stands there twice.
+// Values of the rows that `names` are of, as bits. Error: a name that is none
+// of them, or stands there twice.
 absl::StatusOr<uint8_t> BitsOf(const RunConfig& config, const char* field,
                                const std::vector<std::string>& names,
                                const std::vector<ChoiceRow>& rows);

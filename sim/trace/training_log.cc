@@ -78,7 +78,7 @@ std::optional<int64_t> TimeOfLine(const std::string& line) {
 struct StepLine {
   LoggedStep step;
   std::optional<int64_t> millis;  // TimeOfLine
-  int lines = 1;                  // of the same step
+  int lines = 1;  // of the same step; one more than of the next if it came late
 };
 
 // What one process has printed.
@@ -90,7 +90,7 @@ struct Writer {
 };
 
 // Steps that ranks without marks lie apart at most.
-constexpr size_t kFarthest = 16;
+constexpr size_t kMostApart = 16;
 
 // Is a line about the step `at`, or the one in front of it that is missing,
 // another rank's, though later steps have been printed? It lies near them and
@@ -98,7 +98,7 @@ constexpr size_t kFarthest = 16;
 // the first one on, a restart those behind a checkpoint alone.
 bool IsOfAnotherRank(const std::vector<StepLine>& steps, size_t at,
                      bool is_missing, std::optional<int64_t> millis) {
-  if (at + kFarthest < steps.size()) return false;
+  if (at + kMostApart < steps.size()) return false;
   const bool is_end = is_missing || at + 1 == steps.size();
   const size_t from = at > 0 && is_end ? at - 1 : at;
   if (millis && from + 1 < steps.size() && steps[from].millis &&
@@ -107,7 +107,7 @@ bool IsOfAnotherRank(const std::vector<StepLine>& steps, size_t at,
     if (span > 0) return std::abs(*millis - *steps[at].millis) <= span;
   }
   if (is_missing || at == 0) return true;
-  const size_t first = at > kFarthest ? at - kFarthest : 0;
+  const size_t first = at > kMostApart ? at - kMostApart : 0;
   return std::any_of(
       steps.begin() + static_cast<std::ptrdiff_t>(first),
       steps.begin() + static_cast<std::ptrdiff_t>(at),
@@ -301,7 +301,8 @@ class LogReader {
           IsOfAnotherRank(steps, static_cast<size_t>(at - steps.begin()),
                           is_missing, line.millis)) {
         if (is_missing) {
-          steps.insert(at, line);
+          const int lines = at->lines + 1;
+          steps.insert(at, line)->lines = lines;
         } else {
           ++at->lines;
         }

@@ -207,10 +207,10 @@ class LogReader {
  private:
   static constexpr double kMostSteps = 1e15;
   static constexpr char kAllowed[] =
-      "a trace (JSON), or a log of Megatron-LM or Megatron-Bridge (\"iteration "
-      "N/ M | ... | "
-      "elapsed time per iteration (ms): T\"), or of torchtitan (\"step: N  "
-      "loss: ...  tps: ...\")";
+      "a trace (JSON), for diagnose a table (CSV with dp_rank, optype and "
+      "start_ns), or a log of Megatron-LM or Megatron-Bridge (\"iteration N/ M "
+      "| ... | elapsed time per iteration (ms): T\"), or of torchtitan "
+      "(\"step: N  loss: ...  tps: ...\")";
 
   // "[Rank 0] (after 2 iterations) memory (MB) | ... | max allocated: 34.5 |";
   // launchers put several of them into one line.

@@ -141,6 +141,7 @@ absl::Status CompareVerb::CompareLog(std::optional<double> most) {
   PW_ASSIGN_OR_RETURN(const std::string text, ReadText(measured[0]));
   PW_ASSIGN_OR_RETURN(const TrainingLog log,
                       ReadTrainingLog(text, measured[0]));
+  PrintWarnings(log.warnings);
   PW_ASSIGN_OR_RETURN(
       const LogSummary steps,
       SummarizeLog(log, skip_given->count() > 0 ? foreign.skip : -1));
@@ -155,7 +156,6 @@ absl::Status CompareVerb::CompareLog(std::optional<double> most) {
     PW_ASSIGN_OR_RETURN(const std::string report, ReadText(simulated));
     PW_ASSIGN_OR_RETURN(predicted, PredictionOfReport(report, simulated));
   }
-  PrintWarnings(log.warnings);
   files.Put("-o", files.json()
                       ? absl::StrCat(LogToJson(log, steps, &predicted), "\n")
                       : LogToText(log, steps, &predicted));

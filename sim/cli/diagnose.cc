@@ -3,9 +3,11 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "sim/analysis/compare/log_report.h"
 #include "sim/analysis/diagnose/diagnosis.h"
 #include "sim/analysis/diagnose/job.h"
@@ -14,6 +16,7 @@
 #include "sim/analysis/diagnose/trace_job.h"
 #include "sim/analysis/plot/figure.h"
 #include "sim/base/gzip.h"
+#include "sim/base/input.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
 #include "sim/cli/common.h"
@@ -189,21 +192,29 @@ absl::Status DiagnoseVerb::RunLog() {
                                          " is a log, which has whole steps")));
   PW_ASSIGN_OR_RETURN(const std::string text, ReadText(trace));
   PW_ASSIGN_OR_RETURN(const TrainingLog log, ReadTrainingLog(text, trace));
+  PrintWarnings(log.warnings);
   PW_ASSIGN_OR_RETURN(
       const LogSummary summary,
       SummarizeLog(log, skip_given->count() > 0 ? kineto.skip : -1));
-  PrintWarnings(log.warnings);
   files.Put("-o", files.json()
                       ? absl::StrCat(LogToJson(log, summary, nullptr), "\n")
                       : LogToText(log, summary, nullptr));
   return files.Write();
 }
 
-// A table begins with its columns.
+// A table begins with its columns. A line of a log may have commas.
 bool IsLog(absl::string_view head) {
-  return !BeginsJson(head) &&
-         (HoldsTrainingSteps(head) ||
-          !absl::StrContains(head.substr(0, head.find('\n')), ","));
+  if (BeginsJson(head)) return false;
+  head.remove_prefix(ByteOrderMarkSize(head));
+  for (const absl::string_view part :
+       absl::StrSplit(head.substr(0, head.find('\n')), ',')) {
+    const std::string word = absl::StrReplaceAll(part, {{"\"", ""}});
+    const absl::string_view column = absl::StripAsciiWhitespace(word);
+    for (const char* known : {"dp_rank", "optype", "start_ns"}) {
+      if (column == known) return false;
+    }
+  }
+  return true;
 }
 
 absl::Status DiagnoseVerb::Run() {

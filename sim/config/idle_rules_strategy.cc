@@ -21,7 +21,13 @@ const char* NeedsLayers(const RunFacts& facts) {
 bool AnyRunsAgain(const RunFacts& facts) {
   const PreparedModel& model = *facts.run().prepared_model;
   for (const std::vector<StageBlock>& blocks : model.layout.stages) {
+    double before = 0;
     for (const StageBlock& block : blocks) {
+      if (!IsLayer(block.kind)) continue;
+      const double count = static_cast<double>(block.count) * block.part;
+      const bool any = model.training.RecomputedLayers(before, count) > 0;
+      before += count;
+      if (!any) continue;
       for (const ModelOp& op : model.Ops(block.kind, block.first_layer)) {
         if (RecomputedPart(op, model.training.recompute) > 0) return true;
       }
@@ -326,8 +332,12 @@ const std::vector<IdleRule>& TrainingRules() {
          const StrategyChoice& strategy = facts.config().strategy;
          if (*strategy.recompute == Recompute::kNone) return Unless(true, "");
          if (facts.model() == nullptr) return kNoModel;
-         return Unless(AnyRunsAgain(facts),
-                       "as no layer has a module of strategy.recompute_modules");
+         return Unless(
+             AnyRunsAgain(facts),
+             facts.training()->recompute_every > 1
+                 ? "as no layer that strategy.recompute_every counts within "
+                   "its stage runs anything again"
+                 : "as no layer has a module of strategy.recompute_modules");
        }},
       {{"strategy.recompute_modules"},
        [](const RunFacts& facts) {

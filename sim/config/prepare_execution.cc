@@ -33,10 +33,9 @@ absl::StatusOr<Execution> PrepareExecution(const RunConfig& config) {
   Execution out;
   out.launch = choice.launch.value_or(out.launch);
   if (!choice.graph_parts.empty()) {
-    PW_ASSIGN_OR_RETURN(
-        out.graph_parts,
-        BitsOf(config, "strategy.graph_parts", choice.graph_parts,
-               GraphPartChoices()));
+    PW_ASSIGN_OR_RETURN(out.graph_parts,
+                        BitsOf(config, "strategy.graph_parts",
+                               choice.graph_parts, GraphPartChoices()));
   }
   out.etp = ExpertTensorOf(choice, choice.ep.value_or(1));
   out.expert_load = choice.expert_load.value_or(out.expert_load);

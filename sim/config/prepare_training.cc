@@ -219,8 +219,8 @@ absl::StatusOr<TrainingSpec> PrepareTraining(
       strategy.framework != Framework::kTorchtitan &&
       strategy.framework != Framework::kDeepSpeed;
   training.narrow_weights = strategy.narrow_weights.value_or(false);
-  if (training.narrow_weights && !(training.keeps_narrow_weights &&
-                                   IsNarrow(training.precision))) {
+  if (training.narrow_weights &&
+      !(training.keeps_narrow_weights && IsNarrow(training.precision))) {
     return BadValue(config.Field("strategy.narrow_weights"), "true",
                     "false unless strategy.precision has 8 or 4 bit and "
                     "strategy.framework is megatron or absent");

@@ -589,8 +589,7 @@ PassCosts AnalyticCosts(const BlockPrices& prices, const StageLayout& layout,
       AddExchanges(sum.exchanges[1], count, &exchanges.backward_input);
       AddExchanges(sum.exchanges[2], count, &exchanges.backward_weight);
       // A frozen layer runs nothing again, but is one of those that may.
-      const bool is_layer =
-          block.kind != BlockKind::kEmbedding && block.kind != BlockKind::kHead;
+      const bool is_layer = IsLayer(block.kind);
       const double recomputed =
           is_layer ? training.RecomputedLayers(layers_before, times) : 0;
       if (is_layer) layers_before += times;

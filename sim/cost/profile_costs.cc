@@ -57,8 +57,7 @@ absl::Status CheckSupported(const TrainingSpec& training) {
   if (training.recompute != Recompute::kNone &&
       training.recompute != Recompute::kFull) {
     return BadValue("strategy.recompute",
-                    training.recompute == Recompute::kSelective
-                        ? "selective"
+                    training.recompute == Recompute::kSelective ? "selective"
                     : training.recompute == Recompute::kOpSelective
                         ? "op-selective"
                         : "norm-activation",

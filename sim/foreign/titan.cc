@@ -349,6 +349,7 @@ class TitanFile {
     }
     keys_.Set("strategy.vpp", absl::StrCat(stages / pp_), kSchedule);
     keys_.Set("strategy.layers", absl::StrJoin(counts, ","), kFirstLess);
+    layers_of_stage_ = std::move(counts);
     return absl::OkStatus();
   }
 
@@ -369,6 +370,7 @@ class TitanFile {
     }
     keys_.Set("strategy.vpp", absl::StrCat(counts.size() / pp_), kParts);
     keys_.Set("strategy.layers", absl::StrJoin(counts, ","), kParts);
+    layers_of_stage_ = std::move(counts);
     return absl::OkStatus();
   }
 
@@ -408,11 +410,25 @@ class TitanFile {
       keys_.Set("strategy.recompute", "full", kMode);
       if (every > 1) {
         keys_.Set("strategy.recompute_every", absl::StrCat(every), kOption);
+        NoteCount(every);
       }
     } else {
       return keys_.Wrong(kOption, "op, or a whole number");
     }
     return absl::OkStatus();
+  }
+
+  // torchtitan counts the layers of a process, whatever the stage
+  // (torchtitan/distributed/activation_checkpoint.py, _layer_sac_count).
+  void NoteCount(int64_t every) {
+    for (size_t stage = pp_; stage < layers_of_stage_.size(); ++stage) {
+      if (layers_of_stage_[stage - pp_] % every == 0) continue;
+      keys_.Note(
+          "torchtitan counts layers over all stages of a rank for "
+          "selective_ac_option; here each stage is counted by itself, so that "
+          "the layers that run again may be others, and not as many");
+      return;
+    }
   }
 
   bool estimates() const {
@@ -476,6 +492,7 @@ class TitanFile {
   bool in_tokens_;
   std::string name_;
   int64_t layers_ = 0;
+  std::vector<int64_t> layers_of_stage_;
   int64_t tp_ = 1;
   int64_t pp_ = 1;
   int64_t cp_ = 1;

@@ -12,11 +12,6 @@
 namespace pipewright {
 namespace {
 
-bool IsLayer(BlockKind kind) {
-  return kind == BlockKind::kDenseLayer || kind == BlockKind::kExpertLayer ||
-         kind == BlockKind::kMtpLayer;
-}
-
 // What the op keeps until B; sets what has to be made again.
 void Keep(Recompute recompute, double checkpoint, WalkOp* at) {
   const ModelOp& op = *at->op;
@@ -54,10 +49,10 @@ MemoryBytes FixedBytes(const ModelOp& op, const TrainingSpec& training) {
                             !op.is_wide && IsNarrow(training.precision) &&
                             (training.zero < 3 || shards == 1);
   const bool narrow_alone = IsNarrowWeight(training, op);
-  fixed[MemoryKind::kWeights] =
-      share((narrow_alone ? 0 : training.weight_bytes) +
-                (narrow_alone || keeps_narrow ? NarrowWeightBytes(training) : 0),
-            3);
+  fixed[MemoryKind::kWeights] = share(
+      (narrow_alone ? 0 : training.weight_bytes) +
+          (narrow_alone || keeps_narrow ? NarrowWeightBytes(training) : 0),
+      3);
   if (op.is_frozen) return fixed;
   // If layers are sharded (FSDP2, odc), a shard is of the master weights alone
   // and is cast when it is gathered. Without any the weights are what is cast.
@@ -129,10 +124,9 @@ void AddBlock(const std::vector<ModelOp>& ops, const StageBlock& block,
       at.part = block.part;
       at.block = first_block + static_cast<int>(copy);
       if (IsLayer(block.kind)) at.layer = first_layer + copy;
-      const bool again =
-          IsLayer(block.kind) &&
-          training.RecomputedLayers(static_cast<double>(first_layer + copy),
-                                    1) > 0;
+      const bool again = IsLayer(block.kind) &&
+                         training.RecomputedLayers(
+                             static_cast<double>(first_layer + copy), 1) > 0;
       const Recompute here = again ? recompute : Recompute::kNone;
       at.remade_at = walk->size();
       if (here == Recompute::kFull) {

@@ -13,10 +13,6 @@ TrainingSpec OneSample(int64_t sequence) {
   return training;
 }
 
-bool IsLayer(BlockKind kind) {
-  return kind != BlockKind::kEmbedding && kind != BlockKind::kHead;
-}
-
 bool Runs(const ModelOp& op, OpPass pass) { return op.Work(pass).flops > 0; }
 
 double ForwardFlops(const ModelSpec& model, const ModelOp& op,

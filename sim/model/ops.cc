@@ -50,8 +50,7 @@ void AddLayer(OpsBuilder& builder, bool has_experts, int64_t layer) {
   const size_t attention = builder.size();
   if (model.has_mla()) {
     AddLatentAttention(builder);
-    builder.MarkModule(RecomputeModule::kNorms, attention,
-                       attention + norms);
+    builder.MarkModule(RecomputeModule::kNorms, attention, attention + norms);
   } else {
     AddAttention(builder);
   }
@@ -364,9 +363,8 @@ void MarkSelective(const ModelSpec& model, std::vector<ModelOp>& ops) {
                                  op.saved_until_weight > 0;
       rerun.backward =
           op.saved_until_backward *
-          (reads_product
-               ? ops[index - 1].RerunOf(Recompute::kOpSelective).part
-               : 1);
+          (reads_product ? ops[index - 1].RerunOf(Recompute::kOpSelective).part
+                         : 1);
     }
   }
   // The input of the layer is kept.

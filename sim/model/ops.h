@@ -31,6 +31,9 @@ enum class BlockKind : uint8_t {
   kHead,      // last norm, output head, loss
 };
 absl::string_view BlockKindName(BlockKind kind);
+inline bool IsLayer(BlockKind kind) {
+  return kind != BlockKind::kEmbedding && kind != BlockKind::kHead;
+}
 
 enum class OpClass : uint8_t {
   kGemm,         // C[m,n] += A[m,k] B[k,n]
@@ -156,12 +159,15 @@ struct ModelOp {
   }
   const OpWork& Work(OpPass pass) const { return work[static_cast<int>(pass)]; }
   // `recompute`: neither none nor full.
-  Rerun& RerunOf(Recompute recompute) {
-    return reruns[static_cast<int>(recompute) -
-                  static_cast<int>(Recompute::kSelective)];
-  }
+  Rerun& RerunOf(Recompute recompute) { return reruns[IndexOf(recompute)]; }
   const Rerun& RerunOf(Recompute recompute) const {
-    return const_cast<ModelOp*>(this)->RerunOf(recompute);
+    return reruns[IndexOf(recompute)];
+  }
+
+ private:
+  static size_t IndexOf(Recompute recompute) {
+    return static_cast<size_t>(recompute) -
+           static_cast<size_t>(Recompute::kSelective);
   }
 };
 

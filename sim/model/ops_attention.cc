@@ -162,10 +162,14 @@ ModelOp& AddCore(OpsBuilder& builder, double key_value_width, double rows) {
     op.work[static_cast<int>(OpPass::kBackwardInput)].bytes +=
         2 * 4 * tokens * heads;
   }
-  // With context parallelism the output is kept as the kernel made it, split
-  // by heads, besides what the projection keeps (Transformer Engine from
-  // release 2.8 on).
-  if (builder.training().cp > 1) op.saved_until_backward += context;
+  // The output is kept as the kernel made it besides what the projection keeps
+  // if they differ: split by heads with context parallelism (Transformer Engine
+  // from release 2.8 on), in 16 bit if the projection keeps its own cast of it
+  // (FusedAttnFunc.forward, Linear.forward).
+  const bool casts = flash && builder.operand_bytes() < element &&
+                     builder.training().keeps_narrow_weights &&
+                     !builder.training().execution.fp8_attention;
+  if (builder.training().cp > 1 || casts) op.saved_until_backward += context;
   op.saved_until_weight = context * builder.operand_bytes() / element;
   op.forward_workspace = 0;
   op.backward_workspace = queries + keys_and_values + context;
@@ -265,7 +269,7 @@ void AddLatentAttention(OpsBuilder& builder) {
   builder.MarkModule(RecomputeModule::kLatentUp, queries, queries_end);
   builder.MarkModule(RecomputeModule::kLatentUp, keys, keys_end);
   if (builder.training().RunsAgain(RecomputeModule::kLatentUp)) {
-    // It begins from compressed ones, and from the key's part with the position.
+    // Kept are the compressed ones and the key's part with the position.
     core.RerunOf(Recompute::kSelective).backward +=
         core.attention_inputs - OpsBuilder::kElement * builder.tokens() * rope;
     core.remade_at = static_cast<int>(builder.size()) - 1;

@@ -21,8 +21,9 @@ double OperandBytes(Precision precision);
 // products read it either way (Transformer Engine: a second copy is the
 // transposed one, or the one whose scales lie along the other dimension).
 double NarrowWeightBytes(const TrainingSpec& training);
-// Bytes of it as ZeRO gathers it where TrainingSpec::narrow_weights holds. Of
-// mxfp8 16 bit are gathered, into the buffer of gradients (Megatron-LM,
+// Bytes of such a weight in ZeRO's all-gather if there is no copy of it in 16
+// bit (TrainingSpec::narrow_weights). mxfp8 is gathered in 16 bit, into the
+// buffer of gradients, and cast then (Megatron-LM,
 // reuse_grad_buf_for_mxfp8_param_ag).
 double GatheredWeightBytes(const TrainingSpec& training);
 

@@ -176,8 +176,8 @@ absl::Status CheckModules(const ModelSpec& model,
   }
   if (training.precision == Precision::kFp8) {
     constexpr char kDelayed[] =
-        "without it, or another strategy.precision: Transformer Engine does not "
-        "run it again with the delayed scales of fp8";
+        "without it, or another strategy.precision: Transformer Engine does "
+        "not run it again with the delayed scales of fp8";
     if (training.RunsAgain(RecomputeModule::kExpertActivation)) {
       return refuse("moe_act", kDelayed);
     }

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <utility>
 
@@ -46,7 +47,8 @@ bool IsTitanStep(absl::string_view line, double* step) {
          NumberBehind(line, kStep, step);
 }
 
-// Milliseconds of the first "2026-02-24 19:46:17,508" in a line.
+// Milliseconds of the first "2026-02-24 19:46:17,508" in a line; Megatron
+// prints none behind the second.
 std::optional<int64_t> TimeOfLine(const std::string& line) {
   for (size_t at = line.find('-'); at != std::string::npos;
        at = line.find('-', at + 1)) {
@@ -59,7 +61,7 @@ std::optional<int64_t> TimeOfLine(const std::string& line) {
     int millis = 0;
     if (at < 4 ||
         std::sscanf(line.c_str() + at - 4, "%4d-%2u-%2u %2d:%2d:%2d,%3d", &year,
-                    &month, &day, &hour, &minute, &second, &millis) != 7) {
+                    &month, &day, &hour, &minute, &second, &millis) < 6) {
       continue;
     }
     const std::chrono::year_month_day date((std::chrono::year(year)),
@@ -73,14 +75,50 @@ std::optional<int64_t> TimeOfLine(const std::string& line) {
   return {};
 }
 
+struct StepLine {
+  LoggedStep step;
+  std::optional<int64_t> millis;  // TimeOfLine
+  int lines = 1;  // of the same step; one more than of the next if it came late
+};
+
 // What one process has printed.
 struct Writer {
   std::string program;
-  std::vector<LoggedStep> steps;
+  std::vector<StepLine> steps;  // by their numbers
   std::vector<std::string> warnings;
-  std::optional<int64_t> last_time;  // of torchtitan's line before
-  std::optional<double> tflops;      // of Megatron-Bridge's line before
+  std::optional<double> tflops;  // of Megatron-Bridge's line before
 };
+
+// Steps that ranks without marks lie apart at most.
+constexpr size_t kMostApart = 16;
+
+// Is a line about the step `at`, or the one in front of it that is missing,
+// another rank's, though later steps have been printed? It lies near them and
+// comes within a step's time. Without times a rank prints all steps again, from
+// the first one on, a restart those behind a checkpoint alone.
+bool IsOfAnotherRank(const std::vector<StepLine>& steps, size_t at,
+                     bool is_missing, std::optional<int64_t> millis) {
+  if (at + kMostApart < steps.size()) return false;
+  const bool is_end = is_missing || at + 1 == steps.size();
+  const size_t from = at > 0 && is_end ? at - 1 : at;
+  if (millis && from + 1 < steps.size() && steps[from].millis &&
+      steps[from + 1].millis) {
+    const int64_t span = *steps[from + 1].millis - *steps[from].millis;
+    if (span > 0) return std::abs(*millis - *steps[at].millis) <= span;
+  }
+  if (is_missing || at == 0) return true;
+  const size_t first = at > kMostApart ? at - kMostApart : 0;
+  return std::any_of(
+      steps.begin() + static_cast<std::ptrdiff_t>(first),
+      steps.begin() + static_cast<std::ptrdiff_t>(at),
+      [&](const StepLine& before) { return before.lines > steps[at].lines; });
+}
+
+// The line ends within a number, whose end may be missing.
+bool EndsInNumber(absl::string_view line) {
+  return !line.empty() && (absl::ascii_isdigit(line.back()) ||
+                           line.back() == '.' || line.back() == ',');
+}
 
 void Raise(double value, std::optional<double>* most) {
   *most = std::max(most->value_or(0), value);
@@ -90,7 +128,10 @@ class LogReader {
  public:
   explicit LogReader(std::string source) { log_.source = std::move(source); }
 
-  absl::Status Take(const LogLine& line, bool last) {
+  // `is_last`: the log may still be written; `is_open`: within this line.
+  absl::Status Take(LogLine line, bool is_last, bool is_open) {
+    const bool is_cut = is_open && EndsInNumber(line.text);
+    while (is_open && EndsInNumber(line.text)) line.text.pop_back();
     ReadMemory(line.text);
     ReadArgument(line.text);
     Writer& writer = writers_[line.writer];
@@ -111,7 +152,12 @@ class LogReader {
     } else {
       return absl::OkStatus();
     }
-    if (!status.ok() && last) {
+    const bool is_whole =
+        !is_open ||
+        (writer.program == "torchtitan"
+             ? !is_cut
+             : absl::EndsWith(absl::StripAsciiWhitespace(line.text), "|"));
+    if (is_last && (!status.ok() || !is_whole)) {
       writer.warnings.push_back(absl::StrCat(
           "line ", line.number, " is cut off; its step is left out"));
       return absl::OkStatus();
@@ -141,7 +187,19 @@ class LogReader {
                               "", kAllowed));
     }
     log_.program = most->program;
-    log_.steps = std::move(most->steps);
+    for (const StepLine& line : most->steps) log_.steps.push_back(line.step);
+    // torchtitan prints no times of steps.
+    for (size_t at = 1; log_.program == "torchtitan" && at < log_.steps.size();
+         ++at) {
+      const StepLine& before = most->steps[at - 1];
+      const StepLine& line = most->steps[at];
+      if (!line.millis || !before.millis || *line.millis <= *before.millis) {
+        continue;
+      }
+      log_.steps[at].seconds =
+          1e-3 * static_cast<double>(*line.millis - *before.millis) /
+          static_cast<double>(line.step.step - before.step.step);
+    }
     log_.warnings = std::move(most->warnings);
     return std::move(log_);
   }
@@ -149,10 +207,10 @@ class LogReader {
  private:
   static constexpr double kMostSteps = 1e15;
   static constexpr char kAllowed[] =
-      "a trace (JSON), or a log of Megatron-LM or Megatron-Bridge (\"iteration "
-      "N/ M | ... | "
-      "elapsed time per iteration (ms): T\"), or of torchtitan (\"step: N  "
-      "loss: ...  tps: ...\")";
+      "a trace (JSON), for diagnose a table (CSV with dp_rank, optype and "
+      "start_ns), or a log of Megatron-LM or Megatron-Bridge (\"iteration N/ M "
+      "| ... | elapsed time per iteration (ms): T\"), or of torchtitan "
+      "(\"step: N  loss: ...  tps: ...\")";
 
   // "[Rank 0] (after 2 iterations) memory (MB) | ... | max allocated: 34.5 |";
   // launchers put several of them into one line.
@@ -229,29 +287,34 @@ class LogReader {
     return absl::OkStatus();
   }
 
-  void Add(LoggedStep step, const std::string& text, Writer* writer) {
-    std::vector<LoggedStep>& steps = writer->steps;
-    // Ranks whose lines have no mark report one step a little apart.
-    for (size_t back = 1; back <= std::min<size_t>(2, steps.size()); ++back) {
-      if (steps[steps.size() - back].step == step.step) return;
-    }
-    if (!steps.empty() && step.step < steps.back().step) {
+  static void Add(const LoggedStep& step, const std::string& text,
+                  Writer* writer) {
+    std::vector<StepLine>& steps = writer->steps;
+    const StepLine line = {.step = step, .millis = TimeOfLine(text)};
+    auto at = std::lower_bound(steps.begin(), steps.end(), step.step,
+                               [](const StepLine& other, int64_t number) {
+                                 return other.step.step < number;
+                               });
+    if (at != steps.end()) {
+      const bool is_missing = at->step.step != step.step;
+      if ((at != steps.begin() || !is_missing) &&
+          IsOfAnotherRank(steps, static_cast<size_t>(at - steps.begin()),
+                          is_missing, line.millis)) {
+        if (is_missing) {
+          const int lines = at->lines + 1;
+          steps.insert(at, line)->lines = lines;
+        } else {
+          ++at->lines;
+        }
+        return;
+      }
       writer->warnings.push_back(absl::StrCat(
           "line ", step.line, ": step ", step.step, " follows step ",
-          steps.back().step, ", so the run was started again; the ",
+          steps.back().step.step, ", so the run was started again; the ",
           steps.size(), " lines before are left out"));
       steps.clear();
-      writer->last_time.reset();
     }
-    if (writer->program == "torchtitan") {
-      const std::optional<int64_t> time = TimeOfLine(text);
-      if (time && writer->last_time && *time > *writer->last_time) {
-        step.seconds = 1e-3 * static_cast<double>(*time - *writer->last_time) /
-                       static_cast<double>(step.step - steps.back().step);
-      }
-      writer->last_time = time;
-    }
-    steps.push_back(step);
+    steps.push_back(line);
   }
 
   TrainingLog log_;
@@ -286,14 +349,6 @@ std::optional<LogSpread> SpreadOf(const std::vector<LoggedStep>& steps,
 
 }  // namespace
 
-bool HoldsTrainingSteps(absl::string_view text) {
-  const std::vector<LogLine> lines = LogLines(text);
-  return std::any_of(lines.begin(), lines.end(), [](const LogLine& line) {
-    double step = 0;
-    return IsMegatronStep(line.text, &step) || IsTitanStep(line.text, &step);
-  });
-}
-
 absl::StatusOr<TrainingLog> ReadTrainingLog(absl::string_view text,
                                             const std::string& source) {
   std::vector<LogLine> lines = LogLines(text);
@@ -302,8 +357,10 @@ absl::StatusOr<TrainingLog> ReadTrainingLog(absl::string_view text,
     lines.pop_back();
   }
   LogReader reader(source);
-  for (const LogLine& line : lines) {
-    PW_RETURN_IF_ERROR(reader.Take(line, line.number == lines.back().number));
+  for (LogLine& line : lines) {
+    const bool is_last = line.number == lines.back().number;
+    PW_RETURN_IF_ERROR(reader.Take(std::move(line), is_last,
+                                   is_last && !absl::EndsWith(text, "\n")));
   }
   return reader.Finish();
 }
@@ -311,9 +368,17 @@ absl::StatusOr<TrainingLog> ReadTrainingLog(absl::string_view text,
 absl::StatusOr<LogSummary> SummarizeLog(const TrainingLog& log, int64_t skip) {
   LogSummary out;
   size_t first = 0;
+  const auto all = SpreadOf(log.steps, &LoggedStep::seconds);
+  if (!all) {
+    constexpr char kTwo[] = "at least two lines are needed, with date and time";
+    return InFile(log.source, 0,
+                  WithValue(absl::InvalidArgumentError(
+                                absl::StrCat("no step has a time: ", kTwo)),
+                            "", kTwo));
+  }
   if (skip >= 0) {
     first = std::min(static_cast<size_t>(skip), log.steps.size());
-  } else if (const auto all = SpreadOf(log.steps, &LoggedStep::seconds)) {
+  } else {
     while (first < log.steps.size() &&
            log.steps[first].seconds.value_or(HUGE_VAL) >
                kSlowStep * all->median) {

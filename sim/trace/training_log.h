@@ -38,14 +38,12 @@ struct TrainingLog {
   std::vector<std::string> warnings;
 };
 
-// True if a line of `text` reports a step.
-bool HoldsTrainingSteps(absl::string_view text);
-
 // Lines of other kinds are passed over. Lines that several ranks print about
-// one step count once; if the number of the step goes back, the run was started
-// again, and what is before is left out with a warning. Error:
-// kInvalidArgument with file and line, for a step whose time is missing or no
-// number above 0, and for a log without steps.
+// one step count once, if they lie near each other; if the number of the step
+// goes back otherwise, the run was started again, and what is before is left
+// out with a warning, as is a last line that is cut. Error: kInvalidArgument
+// with file and line, for a step whose time is missing or no number above 0,
+// and for a log without steps.
 absl::StatusOr<TrainingLog> ReadTrainingLog(absl::string_view text,
                                             const std::string& source);
 
@@ -72,7 +70,7 @@ inline constexpr double kSlowStep = 1.2;
 
 // Leaves out the first `skip` lines with a step; below 0 those at the start
 // that have no time or take more than kSlowStep times the median of all.
-// Error: kInvalidArgument if no step with a time is left.
+// Error: kInvalidArgument if there is no step with a time, or none is left.
 absl::StatusOr<LogSummary> SummarizeLog(const TrainingLog& log, int64_t skip);
 
 }  // namespace pipewright

@@ -4,9 +4,11 @@
 #include <functional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "sim/base/file.h"
 #include "tests/support/json.h"
 #include "tests/support/paths.h"
@@ -181,6 +183,29 @@ TEST_CASE("diagnose: the log of a training run", "[cli]") {
                    std::string(flag) == "--pp" ? "2" : folder.Path("x")});
     CHECK(refused.exit_code == 2);
     CHECK(absl::StrContains(refused.err, flag));
+  }
+  // A comma in the first line, and no step in the first megabyte.
+  std::string late = "WARNING: a, b\n";
+  while (late.size() < 1 << 20) late += "still building the dataset\n";
+  CHECK(RunBinary(
+            {"diagnose", folder.Write("late.log", late + TrainingLogText())})
+            .exit_code == 0);
+  // One line of torchtitan has no time of a step; a restart is told before.
+  const std::string line =
+      "step: 2  loss: 7.0  memory: 1.00GiB(1%)  tps: 100  mfu: 1.00%\n";
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{}, {"--skip", "0"}}) {
+    std::vector<std::string> words = {
+        "diagnose",
+        folder.Write(
+            "one.log",
+            absl::StrCat(absl::StrReplaceAll(line, {{": 2", ": 3"}}), line))};
+    words.insert(words.end(), more.begin(), more.end());
+    const BinaryResult one = RunBinary(words);
+    CHECK(one.exit_code == 2);
+    CHECK(absl::StrContains(one.err,
+                            "one.log: no step has a time: at least two lines"));
+    CHECK(absl::StrContains(one.err, "step 2 follows step 3"));
   }
   const BinaryResult none =
       RunBinary({"diagnose", folder.Write("notes.txt", "hello\n")});

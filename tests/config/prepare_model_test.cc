@@ -335,6 +335,19 @@ TEST_CASE("prepare: where choices for experts do nothing", "[config]") {
                  Catch::Contains("strategy.ep = 4"));
 }
 
+TEST_CASE("prepare: a layer that no stage has is told", "[config]") {
+  const auto warns = [](const char* every) {
+    return Warns(Prepared(Run("preset: llama3-8b",
+                              absl::StrCat("pp: 2, recompute: full, "
+                                           "recompute_every: ",
+                                           every))),
+                 "strategy.recompute has no effect as no layer that "
+                 "strategy.recompute_every counts within its stage");
+  };
+  CHECK_FALSE(warns("16"));
+  CHECK(warns("17"));
+}
+
 TEST_CASE("prepare: what has no effect without a model is told", "[config]") {
   const PreparedRun run = Prepared(
       "schedule: {name: 1f1b}\nstrategy: {pp: 2, microbatches: 4, "

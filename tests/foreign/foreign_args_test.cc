@@ -632,6 +632,16 @@ TEST_CASE("arguments: notes on torchtitan's", "[foreign]") {
   CHECK(notes(shard + "2").empty());
   CHECK(absl::StrContains(notes("[optimizer]\nimplementation = \"for-loop\""),
                           "not modelled: optimizer.implementation"));
+  // 31 layers of the first stage are no multiple of 2: the next stage of the
+  // rank goes on with an odd number.
+  const auto of_schedule = [&](const char* schedule) {
+    return notes(absl::StrCat(
+        shard, "4\npipeline_parallel_degree = 2\npipeline_parallel_schedule = ",
+        "\"", schedule, "\"\n[model]\nname = \"llama3\"\nflavor = \"405B\"\n"));
+  };
+  const char* const counts = "torchtitan counts layers over all stages";
+  CHECK(absl::StrContains(of_schedule("Interleaved1F1B"), counts));
+  CHECK_FALSE(absl::StrContains(of_schedule("1F1B"), counts));
 }
 
 TEST_CASE("arguments: values of torchtitan that cannot be", "[foreign]") {

@@ -125,6 +125,34 @@ TEST_CASE("recompute: each module gives back what it makes and keeps its input",
   }
 }
 
+TEST_CASE("recompute: attention's output in 16 bit beside the cast one",
+          "[memory]") {
+  // Of a token: four sums in fp32, four heads of 16 values.
+  struct Case {
+    Precision precision;
+    bool transformer_engine, fp8_attention;
+    int bytes;
+  };
+  for (const Case& each :
+       {Case{Precision::kBf16, true, false, 4 * 4},
+        Case{Precision::kFp8Block, true, false, 4 * 4 + 2 * 4 * 16},
+        Case{Precision::kFp8Block, true, true, 4 * 4},
+        Case{Precision::kFp8Block, false, false, 4 * 4}}) {
+    const auto kept = [&](uint8_t modules) {
+      TrainingSpec training = Training(modules);
+      training.precision = each.precision;
+      training.keeps_narrow_weights = each.transformer_engine;
+      training.execution.fp8_attention = each.fp8_attention;
+      return BuildStageMemory(Model(), training,
+                              {{.kind = BlockKind::kDenseLayer}}, 0)
+          .kept;
+    };
+    INFO(static_cast<int>(each.precision) << each.transformer_engine);
+    CHECK(kept(0) - kept(static_cast<uint8_t>(Module::kCoreAttention)) ==
+          kTokens * each.bytes);
+  }
+}
+
 TEST_CASE("recompute: any set of modules adds up", "[memory]") {
   for (const BlockKind kind :
        {BlockKind::kDenseLayer, BlockKind::kExpertLayer}) {

@@ -56,7 +56,8 @@ PlanBounds::PlanBounds(PlanSpace* space) : space_(space) {
   is_exact_ = base.costs.analytic && base.costs.microbatch_factor.empty() &&
               base.costs.slice_factor.empty() && !base.costs.pair_factor &&
               !base.costs.recompute_s && !base.strategy.recompute_layers &&
-              !base.strategy.recompute_every && !SlowsDevices(base.slow) && !GivesLengths(base.sequences) &&
+              !base.strategy.recompute_every && !SlowsDevices(base.slow) &&
+              !GivesLengths(base.sequences) &&
               !HasClasses(base.strategy.dp_classes);
 }
 
@@ -392,8 +393,8 @@ std::vector<PlanBounds::Traffic> PlanBounds::TrafficOf(
              CollectiveSeconds(point.group, holders,
                                training.gradient_bytes * stage.parameters) *
              (traits.shards_step ? 1 : 2),
-         .gather_s = CollectiveSeconds(
-             point.group, holders, weight_bytes * stage.parameters)});
+         .gather_s = CollectiveSeconds(point.group, holders,
+                                       weight_bytes * stage.parameters)});
   }
   return traffic;
 }

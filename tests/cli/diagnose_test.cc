@@ -194,7 +194,7 @@ TEST_CASE("diagnose: the log of a training run", "[cli]") {
   const std::string line =
       "step: 2  loss: 7.0  memory: 1.00GiB(1%)  tps: 100  mfu: 1.00%\n";
   for (const std::vector<std::string>& more :
-       {std::vector<std::string>{}, {"--skip", "0"}}) {
+       {std::vector<std::string>{}, std::vector<std::string>{"--skip", "0"}}) {
     std::vector<std::string> words = {
         "diagnose",
         folder.Write(

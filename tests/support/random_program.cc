@@ -188,8 +188,7 @@ absl::StatusOr<RandomProgram> MakeRandomProgram(Random& random,
     lower.wait_rule =
         random.Chance(50) ? WaitRule::kRendezvous : WaitRule::kBatched;
     // Refused: batches that take time steps, with steps in vain.
-    if (!lower.failing_steps.empty() &&
-        WalksSteps(schedule, lower.wait_rule)) {
+    if (!lower.failing_steps.empty() && WalksSteps(schedule, lower.wait_rule)) {
       lower.wait_rule = WaitRule::kRendezvous;
     }
     // Drawn before, so that seeds stay what they are.

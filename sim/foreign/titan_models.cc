@@ -1,5 +1,7 @@
 #include "sim/foreign/titan_models.h"
 
+#include <algorithm>
+
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -104,6 +106,18 @@ std::pair<std::string, std::string> TitanOfPreset(absl::string_view preset) {
     if (preset == same.preset) return {same.name, same.flavor};
   }
   return {};
+}
+
+std::vector<std::string> TitanFlavors(absl::string_view name) {
+  std::vector<std::string> flavors;
+  for (const auto& row : KeyRows("torchtitan_flavors")) {
+    const std::string& flavor = row.at("flavor");
+    if (row.at("name") == name &&
+        std::find(flavors.begin(), flavors.end(), flavor) == flavors.end()) {
+      flavors.push_back(flavor);
+    }
+  }
+  return flavors;
 }
 
 }  // namespace pipewright

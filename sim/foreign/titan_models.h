@@ -30,4 +30,7 @@ std::optional<TitanModel> FindTitanModel(absl::string_view name,
 // Model and flavor of a preset of ours; both "" for none.
 std::pair<std::string, std::string> TitanOfPreset(absl::string_view preset);
 
+// Flavors of a model that the table has.
+std::vector<std::string> TitanFlavors(absl::string_view name);
+
 }  // namespace pipewright

@@ -16,6 +16,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "sim/base/error_parts.h"
@@ -27,6 +28,7 @@
 #include "sim/config/config_reference.h"
 #include "sim/config/flags.h"
 #include "sim/foreign/foreign_args.h"
+#include "sim/foreign/given_keys.h"
 #include "sim/topology/system.h"
 
 namespace pipewright {
@@ -47,7 +49,7 @@ std::string& GivenWords() {
   return words;
 }
 
-std::string ShellWord(absl::string_view word) {
+std::string QuotedWord(absl::string_view word) {
   const bool plain =
       !word.empty() && std::all_of(word.begin(), word.end(), [](char letter) {
         return absl::ascii_isalnum(letter) ||
@@ -194,6 +196,26 @@ absl::StatusOr<std::vector<std::vector<ConfigEdit>>> ConfigOptions::Layers(
   return layers;
 }
 
+namespace {
+
+// The fields of a configuration's file beside a foreign one.
+absl::StatusOr<std::vector<ConfigEdit>> EditsOfFile(absl::string_view text,
+                                                    const std::string& file) {
+  if (!absl::EndsWith(file, ".yaml") && !absl::EndsWith(file, ".yml") &&
+      !absl::EndsWith(file, ".json")) {
+    return BadValue("--from-args beside a configuration", file,
+                    "a configuration in YAML or JSON (.yaml, .yml, .json)");
+  }
+  PW_ASSIGN_OR_RETURN(const std::vector<GivenKey> keys, KeysOfYaml(text, file));
+  std::vector<ConfigEdit> edits;
+  for (const GivenKey& key : keys) {
+    edits.push_back({key.Spelled(), absl::StrJoin(key.values, ","), file});
+  }
+  return edits;
+}
+
+}  // namespace
+
 absl::StatusOr<ForeignSurroundings> ConfigOptions::Around(
     const std::vector<std::vector<ConfigEdit>>& layers) const {
   ForeignSurroundings around;
@@ -241,10 +263,22 @@ absl::StatusOr<RunConfig> ConfigOptions::ReadLayers(
   ForeignArgs foreign;
   if (!from_args_.empty()) {
     PW_ASSIGN_OR_RETURN(const std::string arguments, ReadFile(from_args_));
+    // The configuration's file lies above the foreign one.
+    std::vector<ConfigEdit> above;
+    if (!file.empty()) {
+      PW_ASSIGN_OR_RETURN(above, EditsOfFile(text, file));
+    }
+    layers.insert(layers.begin(), above);
     PW_ASSIGN_OR_RETURN(const ForeignSurroundings around, Around(layers));
+    layers.erase(layers.begin());
     PW_ASSIGN_OR_RETURN(foreign,
                         ReadForeignArgs(arguments, from_args_, around));
     if (files != nullptr) files->Reads("--from-args", from_args_);
+    std::erase_if(foreign.edits, [&above](const ConfigEdit& edit) {
+      return std::any_of(
+          above.begin(), above.end(),
+          [&edit](const ConfigEdit& key) { return key.path == edit.path; });
+    });
     layers.insert(layers.begin(), std::move(foreign.edits));
   }
   PW_ASSIGN_OR_RETURN(RunConfig config, ReadConfig(text, file, layers));
@@ -291,7 +325,7 @@ CLI::Validator NumberCheck(const std::string& flag, double above, double most) {
 void SetCommandLine(int argc, const char* const* argv) {
   GivenWords() = "pipewright";
   for (int index = 1; index < argc; ++index) {
-    absl::StrAppend(&GivenWords(), " ", ShellWord(argv[index]));
+    absl::StrAppend(&GivenWords(), " ", QuotedWord(argv[index]));
   }
 }
 

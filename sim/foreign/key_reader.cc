@@ -1,5 +1,7 @@
 #include "sim/foreign/key_reader.h"
 
+#include <algorithm>
+#include <initializer_list>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -40,17 +42,42 @@ std::string Normal(const GivenKey& given, const ForeignKey& key, bool clears) {
   return text;
 }
 
-// A flag takes as many words as its type has; others belong to nobody.
-void CutValues(const ForeignKey& key, GivenKey* given) {
+// Words that a flag of this type does not take: those behind its value.
+std::vector<std::string> CutValues(const ForeignKey& key, GivenKey* given) {
   const bool list = key.type == "ints" || key.type == "strs" ||
                     key.type == "floats" || key.type == "other";
-  if (list) return;
-  if (given->values.size() > 1) given->values.resize(1);
-  if (key.type != "bool" || given->values.empty()) return;
-  const std::string word = absl::AsciiStrToLower(given->values[0]);
-  if (word != "true" && word != "false" && word != "none") {
-    given->values.clear();
+  const size_t taken = key.type == "bool" ? 0 : 1;
+  if (list || given->values.size() <= taken) return {};
+  const std::vector<std::string> rest(given->values.begin() + taken,
+                                      given->values.end());
+  given->values.resize(taken);
+  return rest;
+}
+
+bool IsWord(absl::string_view text, std::initializer_list<const char*> words) {
+  return std::any_of(words.begin(), words.end(), [text](const char* word) {
+    return absl::EqualsIgnoreCase(text, word);
+  });
+}
+
+// A member of an enum or a type of PyTorch as the flag's choices have it:
+// "AttnBackend.flash" or its number from 1, "torch.bfloat16".
+std::string AsChoice(const std::string& text,
+                     const std::vector<std::string>& choices) {
+  static const auto* const types = new std::map<std::string, std::string>{
+      {"bfloat16", "bf16"}, {"float16", "fp16"},      {"half", "fp16"},
+      {"float32", "fp32"},  {"float8_e4m3fn", "fp8"}, {"uint8", "fp8"}};
+  std::string member = text.substr(text.rfind('.') + 1);
+  const auto type = types->find(member);
+  if (type != types->end()) member = type->second;
+  size_t number = 0;
+  if (absl::SimpleAtoi(text, &number) && number > 0 &&
+      number <= choices.size()) {
+    member = choices[number - 1];
   }
+  return std::find(choices.begin(), choices.end(), member) == choices.end()
+             ? text
+             : member;
 }
 
 // Ids of a framework's keys, and what else its rules may ask for.
@@ -88,6 +115,7 @@ bool IsDecided(const ForeignRule& rule) {
          !absl::StrContains(rule.refuses, "flags switch") &&
          // What a file leaves out may stand on the command line.
          !absl::StrContains(rule.refuses, "missing") &&
+         !absl::StrContains(rule.refuses, "must be given") &&
          !absl::StrContains(rule.refuses, "required");
 }
 
@@ -104,7 +132,8 @@ KeyReader::KeyReader(const KeyTable& table, const char* title,
       path_(std::move(path)),
       said_(std::move(said)) {}
 
-void KeyReader::Take(std::vector<GivenKey> given) {
+absl::Status KeyReader::Take(std::vector<GivenKey> given) {
+  std::vector<std::string> branched;
   for (GivenKey& each : given) {
     bool clears = false;
     const ForeignKey* key = each.is_flag
@@ -115,16 +144,125 @@ void KeyReader::Take(std::vector<GivenKey> given) {
       key = table_.FindName("", each.name);
     }
     if (key == nullptr) {
-      unknown_.push_back(absl::StrCat(each.Spelled(), NearestTo(each)));
+      unknown_.push_back(
+          absl::StrCat(Shortened(each.Spelled()), NearestTo(each)));
       continue;
     }
-    if (each.is_flag) CutValues(*key, &each);
+    if (each.is_flag) {
+      const std::vector<std::string> rest = CutValues(*key, &each);
+      if (key->type == "bool" && !rest.empty() &&
+          IsWord(rest[0], {"true", "false"})) {
+        return BadValue(PlaceOf(each), rest[0], "no value: it is a switch");
+      }
+      if (!rest.empty()) {
+        unknown_.push_back(absl::StrCat("'",
+                                        Shortened(absl::StrJoin(rest, " ")),
+                                        "' behind --", each.name));
+      }
+    }
     std::string text = Normal(each, *key, clears);
-    values_[key] = {std::move(each), std::move(text)};
+    if (is_core_ && !key->choices.empty() && !each.is_list) {
+      text = AsChoice(text, key->choices);
+    }
+    Value value = {std::move(each), std::move(text)};
+    PW_RETURN_IF_ERROR(CheckValue(*key, value));
+    const auto before = values_.find(key);
+    if (before != values_.end()) {
+      PW_RETURN_IF_ERROR(CheckScript(*key, before->second, value));
+    }
+    if (!value.given.branches.empty() && key->effect != KeyEffect::kNone) {
+      branched.push_back(value.given.Spelled());
+    }
+    values_[key] = std::move(value);
   }
+  if (!branched.empty()) {
+    Note(absl::StrCat("taken though an if or a case may leave it out: ",
+                      absl::StrJoin(branched, ", ")));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status KeyReader::CheckValue(const ForeignKey& key,
+                                   const Value& value) const {
+  const auto& [given, text] = value;
+  if (key.effect == KeyEffect::kNone || text.empty()) return absl::OkStatus();
+  const auto wrong = [&](absl::string_view allowed) {
+    const bool variable = text.find_first_of("$`") != std::string::npos;
+    return BadValue(
+        PlaceOf(given), text,
+        absl::StrCat(allowed, variable ? "; commands are not run: give "
+                                         "a variable by --env NAME=VALUE"
+                                       : ""));
+  };
+  if (!given.ambiguous.empty()) {
+    return FieldError(
+        PlaceOf(given),
+        absl::StrCat("branches of the script that exclude each other set ",
+                     given.ambiguous, "; allowed: one of them, or --env ",
+                     given.ambiguous.substr(0, given.ambiguous.find(' ')),
+                     "=VALUE"));
+  }
+  // Trainers fill in "auto".
+  if (given.is_list || text == "auto" || key.values.count(text) > 0) {
+    return absl::OkStatus();
+  }
+  double number = 0;
+  int64_t whole = 0;
+  if (key.type == "int" && !absl::SimpleAtoi(text, &whole)) {
+    return wrong("an integer");
+  }
+  if (key.type == "float" && !absl::SimpleAtod(text, &number)) {
+    return wrong("a number");
+  }
+  if (key.type == "bool" && !IsWord(text, {"true", "false", "0", "1"})) {
+    return wrong("true, false");
+  }
+  // A list's words may stand in one string.
+  const bool words = key.type == "strs";
+  if ((key.type != "str" && !words) || key.choices.empty()) {
+    return absl::OkStatus();
+  }
+  for (const absl::string_view word : absl::StrSplit(
+           text, absl::ByAnyChar(words ? ",[]'\" " : ","), absl::SkipEmpty())) {
+    if (key.values.count(std::string(word)) == 0 &&
+        std::none_of(key.choices.begin(), key.choices.end(),
+                     [word](const std::string& choice) {
+                       return absl::EqualsIgnoreCase(choice, word);
+                     })) {
+      return wrong(absl::StrJoin(key.choices, ", "));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status KeyReader::CheckScript(const ForeignKey& key, const Value& before,
+                                    const Value& after) {
+  if (key.effect == KeyEffect::kNone) return absl::OkStatus();
+  const GivenKey& first = before.given;
+  const GivenKey& second = after.given;
+  const bool differs = before.text != after.text;
+  if (differs && Exclude(first.branches, second.branches)) {
+    return BadValue(PlaceOf(second), after.text,
+                    absl::StrCat(before.text, " of line ", first.line,
+                                 " or this, not both: one branch of the script "
+                                 "has to go"));
+  }
+  if (first.program == 0 || second.program == 0 ||
+      first.program == second.program) {
+    return absl::OkStatus();
+  }
+  // Another program of the job may have a key or two in common.
+  if (!differs && ++shared_by_program_[second.program] < 3) {
+    return absl::OkStatus();
+  }
+  return FieldError(PlaceOf(second),
+                    absl::StrCat("belongs to a second training command; the "
+                                 "first has it on line ",
+                                 first.line, "; allowed: one command"));
 }
 
 std::string KeyReader::NearestTo(const GivenKey& given) const {
+  if (given.name.size() > kMostShown) return "";
   const std::vector<std::string> known =
       given.is_flag ? table_.Flags() : table_.Names();
   const std::string nearest = NearestName(given.name, known);
@@ -231,16 +369,29 @@ std::optional<double> KeyReader::Number(absl::string_view id) {
   return value;
 }
 
+std::string KeyReader::Mapped(absl::string_view id) {
+  return Mapped(id, Text(id));
+}
+
+std::string KeyReader::Mapped(absl::string_view id,
+                              const std::string& value) const {
+  const auto& values = KeyOf(id).values;
+  const auto word = values.find(value);
+  return word == values.end() ? value : word->second;
+}
+
 bool KeyReader::IsSaid(absl::string_view field) const {
   return said_.count(std::string(field)) > 0;
+}
+
+FieldPlace KeyReader::PlaceOf(const GivenKey& given) const {
+  return FieldPlace::InFile(path_, given.line, given.Spelled());
 }
 
 FieldPlace KeyReader::PlaceOf(absl::string_view id) const {
   const ForeignKey& key = KeyOf(id);
   const Value* const value = Find(key);
-  if (value != nullptr && value->given.line > 0) {
-    return FieldPlace::InFile(path_, value->given.line, value->given.Spelled());
-  }
+  if (value != nullptr && value->given.line > 0) return PlaceOf(value->given);
   const bool flag = !key.flags.empty();
   return FieldPlace::InFile(
       path_, 0, absl::StrCat(flag ? "--" : "", flag ? key.flags[0] : key.id()));
@@ -250,6 +401,49 @@ void KeyReader::Set(absl::string_view field, absl::string_view value,
                     absl::string_view id) {
   if (IsSaid(field)) return;
   out_.edits.push_back({std::string(field), std::string(value), PlaceOf(id)});
+}
+
+void KeyReader::Apply(const std::vector<std::string>& ids) {
+  for (const std::string& id : ids) Apply(KeyOf(id), Text(id));
+}
+
+void KeyReader::Apply(const ForeignKey& key, const std::string& text) {
+  const auto word = key.values.find(text);
+  const std::string value = word != key.values.end() ? word->second
+                            : key.values.empty()     ? text
+                                                     : "unmodelled";
+  const Value* const given = Find(key);
+  if (text.empty() || value == "none") {
+    if (!text.empty() && given)
+      without_effect_.push_back(given->given.Spelled());
+  } else if (value.empty() || value == "unmodelled") {
+    const std::string name = given ? given->given.Spelled() : key.id();
+    not_modelled_.push_back(absl::StrCat(name, " ", text));
+  } else {
+    Set(key.field, value, key.id());
+  }
+}
+
+void KeyReader::Ignore(const std::vector<std::string>& fields) {
+  for (const ForeignKey& key : table_.keys()) {
+    for (const std::string& field : fields) {
+      if (absl::StartsWith(key.field, field)) used_.insert(&key);
+    }
+  }
+}
+
+void KeyReader::Unused(const std::vector<std::string>& ids,
+                       absl::string_view why) {
+  for (const std::string& id : ids) {
+    const ForeignKey& key = KeyOf(id);
+    used_.insert(&key);
+    const Value* const value = Find(key);
+    if (value != nullptr && value->given.line > 0 &&
+        !key.IsNeutral(value->text, version_)) {
+      without_effect_.push_back(
+          absl::StrCat(value->given.Spelled(), " (", why, ")"));
+    }
+  }
 }
 
 void KeyReader::SetDefault(absl::string_view field, absl::string_view value,
@@ -280,8 +474,9 @@ absl::Status KeyReader::Wrong(absl::string_view id, absl::string_view allowed) {
 
 absl::Status KeyReader::Refused(absl::string_view id, absl::string_view why) {
   const std::string value = Text(id);
-  return FieldError(PlaceOf(id), absl::StrCat(value.empty() ? "" : value + ": ",
-                                              title_, " refuses this: ", why));
+  return FieldError(PlaceOf(id),
+                    absl::StrCat(value.empty() ? "" : Shortened(value) + ": ",
+                                 title_, " refuses this: ", why));
 }
 
 absl::Status KeyReader::CheckRules(
@@ -300,7 +495,12 @@ absl::Status KeyReader::CheckRules(
 absl::Status KeyReader::RefusedBy(
     absl::string_view version,
     const std::map<std::string, std::string>& known) {
-  for (const ForeignRule& rule : table_.rules()) {
+  std::vector<ForeignRule> rules = table_.rules();
+  if (is_core_) {
+    const auto& more = KeyTable::Of("bridge").rules();
+    rules.insert(rules.end(), more.begin(), more.end());
+  }
+  for (const ForeignRule& rule : rules) {
     if (rule.version != version || !IsDecided(rule)) continue;
     // "qwen3: ..." and "qwen3 with ...: ..." hold for that model.
     const std::string first =
@@ -348,11 +548,16 @@ absl::Status KeyReader::CheckRule(
   if (!when->IsTrue([&](size_t index) { return values[index]; })) {
     return absl::OkStatus();
   }
-  // The user's own key, if one of the rule's is given.
+  // The user's own key: one of the rule's, or one that sets the same field.
   for (const std::string& field : when->fields()) {
     const ForeignKey* const key = Resolve(field);
-    if (key != nullptr && Find(*key) != nullptr) {
-      return Refused(field, rule.refuses);
+    if (key == nullptr) continue;
+    if (Find(*key) != nullptr) return Refused(field, rule.refuses);
+    for (const auto& [other, value] : values_) {
+      if (value.given.line > 0 && other->field == key->field &&
+          !absl::StartsWith(key->field, "@") && !key->field.empty()) {
+        return Refused(other->id(), rule.refuses);
+      }
     }
   }
   return absl::InvalidArgumentError(
@@ -360,49 +565,24 @@ absl::Status KeyReader::CheckRule(
 }
 
 ForeignArgs KeyReader::Finish() {
-  std::vector<std::string> without_effect;
   for (const auto& [key, value] : values_) {
-    const std::string name = value.given.Spelled();
     if (used_.count(key) > 0 || value.given.line == 0) continue;
-    if (key->effect == KeyEffect::kNone) {
-      without_effect.push_back(name);
+    const std::string name = value.given.Spelled();
+    // Dumps have all switches; those that are off as usual set nothing.
+    if (key->type == "bool" && value.text == "false" &&
+        key->IsNeutral(value.text, version_)) {
       continue;
     }
-    if (key->effect == KeyEffect::kUnmodelled) {
-      if (!key->IsNeutral(value.text, version_)) {
-        not_modelled_.push_back(absl::StrCat(name, " (", key->note, ")"));
-      } else {
-        without_effect.push_back(name);
-      }
-      continue;
-    }
-    // No function asked for it.
-    if (absl::StartsWith(key->field, "@") || key->field.empty()) {
-      if (key->IsNeutral(value.text, version_)) {
-        without_effect.push_back(name);
-      } else {
-        not_modelled_.push_back(
-            absl::StrCat(name, key->note.empty() ? "" : " (", key->note,
-                         key->note.empty() ? "" : ")"));
-      }
-      continue;
-    }
-    const auto word = key->values.find(value.text);
-    if (value.text.empty()) continue;
-    if (word != key->values.end() && word->second == "none") {
-      without_effect.push_back(name);
-      continue;
-    }
-    if (word != key->values.end() &&
-        (word->second == "unmodelled" || word->second.empty())) {
-      not_modelled_.push_back(absl::StrCat(name, " ", value.text));
-      continue;
-    }
-    if (key->values.empty() || word != key->values.end()) {
-      Set(key->field, word == key->values.end() ? value.text : word->second,
-          key->id());
+    const bool sets = key->effect == KeyEffect::kMapped &&
+                      !key->field.empty() && key->field[0] != '@';
+    if (sets) {
+      Apply(*key, value.text);
+    } else if (key->effect == KeyEffect::kNone ||
+               key->IsNeutral(value.text, version_)) {
+      without_effect_.push_back(name);
     } else {
-      not_modelled_.push_back(absl::StrCat(name, " ", value.text));
+      not_modelled_.push_back(
+          key->note.empty() ? name : absl::StrCat(name, " (", key->note, ")"));
     }
   }
   const auto note = [this](absl::string_view words,
@@ -414,7 +594,7 @@ ForeignArgs KeyReader::Finish() {
   note("not modelled: ", not_modelled_);
   note(absl::StrCat("not known to ", title_, ": "), unknown_);
   note(absl::StrCat("defaults of ", title_, ": "), defaults_);
-  note("without effect on time and memory: ", without_effect);
+  note("without effect on time and memory: ", without_effect_);
   return std::move(out_);
 }
 

@@ -37,4 +37,7 @@ struct TitanFlavor {
 std::optional<TitanFlavor> FlavorOf(const ModelSpec& model,
                                     absl::string_view form);
 
+// Flavors of a model that the table has.
+std::vector<std::string> TitanFlavors(absl::string_view name);
+
 }  // namespace pipewright

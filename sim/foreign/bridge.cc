@@ -113,7 +113,7 @@ class BridgeFile {
   // A key of Bridge itself that the core does not have.
   void TakeOther(const ForeignKey& key, const GivenKey& given) {
     const std::string value = absl::StrJoin(given.values, ",");
-    if (given.is_null) {
+    if (given.is_null || key.IsNeutral(value, "main")) {
       without_effect_.push_back(given.Spelled());
     } else if (absl::StartsWith(key.field, "@")) {
       not_modelled_.push_back(
@@ -170,7 +170,10 @@ class BridgeFile {
       return;
     }
     const auto before = core_.find(given.name);
-    if (before != core_.end() && RankOf(before->second) > RankOf(given)) return;
+    if (before != core_.end() && RankOf(before->second) > RankOf(given)) {
+      if (!given.is_null) Overruled(given, before->second);
+      return;
+    }
     // Set by either section, both have it (config.py, validate).
     if (before != core_.end() && !before->second.values.empty() &&
         (given.name == "use_distributed_optimizer" ||
@@ -178,7 +181,15 @@ class BridgeFile {
         before->second.values[0] == "true") {
       return;
     }
+    if (before != core_.end() && before->second.section != given.section &&
+        !before->second.is_null) {
+      Overruled(before->second, given);
+    }
     core_[given.name] = given;
+  }
+  void Overruled(const GivenKey& given, const GivenKey& by) {
+    without_effect_.push_back(
+        absl::StrCat(given.Spelled(), " (", by.Spelled(), " wins)"));
   }
 
   std::string path_;

@@ -32,6 +32,9 @@ class DeepSpeedFile {
 
   absl::StatusOr<ForeignArgs> Read() {
     pp_ = around_.Int("strategy.pp", 1);
+    if (!around_.Gives("strategy.pp")) {
+      keys_.SetDefault("strategy.pp", "1", "a file has no pipeline: --pp");
+    }
     dp_ = around_.Int("strategy.dp", 0);
     const int64_t each =
         pp_ * around_.Int("strategy.tp", 1) * around_.Int("strategy.cp", 1);

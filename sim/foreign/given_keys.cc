@@ -148,6 +148,34 @@ bool IsOverride(absl::string_view word, bool behind_program) {
          (behind_program || absl::StrContains(name, "."));
 }
 
+// Words of commands that say something are no keys; a command or flags within
+// quotes are several words.
+std::vector<ShellWord> TrainingWords(std::vector<ShellWord> words) {
+  std::vector<ShellWord> out;
+  bool prints = false;
+  for (ShellWord& word : words) {
+    if (word.is_first) prints = word.text == "echo" || word.text == "printf";
+    if (prints) continue;
+    const size_t blank = word.text.find_first_of(" \t\n");
+    const bool several =
+        blank != std::string::npos &&
+        (absl::StrContains(word.text, " --") ||
+         (absl::StartsWith(word.text, "--") && word.text.find('=') > blank));
+    if (!several) {
+      out.push_back(std::move(word));
+      continue;
+    }
+    for (const absl::string_view part : absl::StrSplit(
+             word.text, absl::ByAnyChar(" \t\n"), absl::SkipEmpty())) {
+      ShellWord each = word;
+      each.text = std::string(part);
+      out.push_back(std::move(each));
+      word.is_first = false;
+    }
+  }
+  return out;
+}
+
 // Words that no flag has as a value: programs, short options, redirections.
 bool EndsValues(absl::string_view word) {
   const size_t sign = word.find_first_not_of("0123456789&");
@@ -165,7 +193,8 @@ std::string GivenKey::Spelled() const {
 
 std::vector<GivenKey> KeysOfShell(absl::string_view text,
                                   const Environment& environment) {
-  const std::vector<ShellWord> words = ShellWords(text, environment);
+  const std::vector<ShellWord> words =
+      TrainingWords(ShellWords(text, environment));
   std::set<int> programs;  // commands that run Python
   for (const ShellWord& word : words) {
     if (absl::EndsWith(word.text, ".py") || word.text == "-m") {

@@ -1,6 +1,7 @@
 #include "sim/foreign/key_reader.h"
 
 #include <algorithm>
+#include <cmath>
 #include <initializer_list>
 #include <utility>
 
@@ -161,6 +162,14 @@ absl::Status KeyReader::Take(std::vector<GivenKey> given) {
       }
     }
     std::string text = Normal(each, *key, clears);
+    double number = 0;
+    // Files of others write "5e8".
+    if (key->type == "int" && !each.is_flag && !each.is_list &&
+        text.find_first_of(".eE") != std::string::npos &&
+        absl::SimpleAtod(text, &number) && std::floor(number) == number &&
+        std::abs(number) < 9e15) {
+      text = absl::StrCat(static_cast<int64_t>(number));
+    }
     if (is_core_ && !key->choices.empty() && !each.is_list) {
       text = AsChoice(text, key->choices);
     }
@@ -248,7 +257,8 @@ absl::Status KeyReader::CheckScript(const ForeignKey& key, const Value& before,
                                  "has to go"));
   }
   if (first.program == 0 || second.program == 0 ||
-      first.program == second.program) {
+      first.program == second.program ||
+      Exclude(first.branches, second.branches)) {
     return absl::OkStatus();
   }
   // Another program of the job may have a key or two in common.
@@ -409,8 +419,11 @@ void KeyReader::Apply(const std::vector<std::string>& ids) {
 
 void KeyReader::Apply(const ForeignKey& key, const std::string& text) {
   const auto word = key.values.find(text);
+  // Of numbers the row has those that mean something else.
+  const bool as_is =
+      key.values.empty() || key.type == "int" || key.type == "float";
   const std::string value = word != key.values.end() ? word->second
-                            : key.values.empty()     ? text
+                            : as_is                  ? text
                                                      : "unmodelled";
   const Value* const given = Find(key);
   if (text.empty() || value == "none") {
@@ -529,7 +542,15 @@ absl::Status KeyReader::CheckRule(
   std::vector<SweepCell> values;
   for (const std::string& field : when->fields()) {
     const auto found = known.find(field);
-    const std::string text = found != known.end() ? found->second : Text(field);
+    std::string text = found != known.end() ? found->second : Text(field);
+    // A section is given by its keys.
+    if (text.empty() && std::any_of(values_.begin(), values_.end(),
+                                    [&field](const auto& value) {
+                                      return value.second.given.section ==
+                                             field;
+                                    })) {
+      text = "given";
+    }
     // A number that nobody knows decides nothing.
     const std::string when_words =
         absl::StrCat(" ", absl::StrReplaceAll(rule.when, {{"(", " "}}));
@@ -569,11 +590,9 @@ ForeignArgs KeyReader::Finish() {
     if (used_.count(key) > 0 || value.given.line == 0) continue;
     const std::string name = value.given.Spelled();
     // Dumps have all switches; those that are off as usual set nothing.
-    if (key->type == "bool" && value.text == "false" &&
-        key->IsNeutral(value.text, version_)) {
-      continue;
-    }
-    const bool sets = key->effect == KeyEffect::kMapped &&
+    const bool off = is_core_ && key->type == "bool" && value.text == "false" &&
+                     key->IsNeutral(value.text, version_);
+    const bool sets = key->effect == KeyEffect::kMapped && !off &&
                       !key->field.empty() && key->field[0] != '@';
     if (sets) {
       Apply(*key, value.text);

@@ -218,7 +218,9 @@ class MegatronFile {
     }
     keys_.Apply({"num_layers", "hidden_size", "num_attention_heads",
                  "kv_channels", "mtp_num_layers", "normalization",
-                 "untie_embeddings_and_output_weights"});
+                 keys_.Has("share_embeddings_and_output_weights")
+                     ? "share_embeddings_and_output_weights"
+                     : "untie_embeddings_and_output_weights"});
     if (keys_.Has("seq_length")) {
       keys_.Set("model.sequence", keys_.Text("seq_length"), "seq_length");
     }
@@ -776,9 +778,9 @@ class MegatronFile {
       }
       return;
     }
-    keys_.Unused({"fp8_recipe", "fp8_dot_product_attention",
-                  "fp8_param_gather"},
-                 "without fp8");
+    keys_.Unused(
+        {"fp8_recipe", "fp8_dot_product_attention", "fp8_param_gather"},
+        "without fp8");
     if (keys_.On("fp4")) {
       keys_.Apply({"fp4_recipe"});
     } else {

@@ -108,12 +108,15 @@ class PythonKeys {
       return Registry();
     }
     constexpr absl::string_view kModels = "torchtitan.models.";
-    if (absl::StartsWith(key.name, kModels) && key.name != kModels) {
-      const std::string model = key.name.substr(kModels.size());
-      keys().push_back({.section = "model",
-                        .name = "name",
-                        .values = {model.substr(0, model.find('.'))},
-                        .line = key.line});
+    if (absl::StartsWith(key.name, kModels)) {
+      const std::string rest = key.name.substr(kModels.size());
+      const std::string model = rest.substr(0, rest.find('.'));
+      if (!model.empty() && model != "common") {
+        keys().push_back({.section = "model",
+                          .name = "name",
+                          .values = {model},
+                          .line = key.line});
+      }
     }
     if (at_ + 1 >= text_.size() || text_[at_] != '=' || text_[at_ + 1] == '=') {
       return;
@@ -270,6 +273,7 @@ absl::StatusOr<std::vector<GivenKey>> KeysOfPython(
   for (const auto& [name, given] : functions) {
     // Default values of parameters are no configuration.
     const bool configures =
+        name[0] != '_' &&
         std::any_of(given.begin(), given.end(),
                     [](const GivenKey& key) { return !key.section.empty(); });
     if (configures) names.push_back(name);

@@ -14,6 +14,7 @@ namespace pipewright {
 namespace {
 
 constexpr size_t kMostWord = size_t{1} << 20;
+constexpr int kMostNested = 100;
 
 // Value of a variable.
 using Lookup = std::function<std::optional<std::string>(const std::string&)>;
@@ -113,6 +114,7 @@ class ShellReader {
     while (at_ < text_.size()) {
       const char letter = text_[at_];
       if (letter == '\n') ++line_;
+      if (letter == ')' && in_pattern_) EndPattern();
       depth_ += letter == '(' ? 1 : letter == ')' && depth_ > 0 ? -1 : 0;
       if (letter == ')' || letter == '(' || IsSeparator(letter) ||
           (letter == '\n' && !in_list_)) {
@@ -123,6 +125,7 @@ class ShellReader {
         while (at_ < text_.size() && text_[at_] != '\n') ++at_;
       } else if (letter == ';' && text_.substr(at_, 2) == ";;") {
         NextBranch();
+        in_pattern_ = !open_.empty() && open_.back().is_case;
         at_ += 2;
       } else if (absl::ascii_isspace(letter) || letter == '(' ||
                  letter == ')' || IsSeparator(letter)) {
@@ -131,10 +134,26 @@ class ShellReader {
         Word();
       }
     }
+    // Parts of a script that another one reads: flags in variables alone.
+    if (std::none_of(words_.begin(), words_.end(), [](const ShellWord& word) {
+          return absl::StartsWith(word.text, "--");
+        })) {
+      PushVariables();
+    }
     return std::move(words_);
   }
 
  private:
+  // An if or a case around what is read.
+  struct Conditional {
+    ShellBranch branch;
+    bool is_case = false;
+    std::string subject;              // of a case
+    std::vector<std::string> choice;  // patterns of its branch
+    bool is_open = true;              // no branch before is certain to run
+    bool is_sure = true;              // all conditions before are known
+    bool skips = false;               // this branch does not run
+  };
   struct Setting {
     std::vector<ShellBranch> branches;
     int line = 0;
@@ -154,27 +173,155 @@ class ShellReader {
     is_first_ = true;
     declares_ = false;
   }
+  // A branch, whose condition follows.
   void NextBranch() {
-    if (!branches_.empty()) ++branches_.back().number;
+    if (open_.empty()) return;
+    ++open_.back().branch.number;
+    open_.back().skips = !open_.back().is_open;
+  }
+  // What the condition says of the branch; nothing: it cannot be known.
+  void Decide(std::optional<bool> runs) {
+    Conditional& last = open_.back();
+    last.skips = !last.is_open || !runs.value_or(true);
+    if (!runs) last.is_sure = false;
+    if (runs && *runs) last.is_open = false;
+  }
+  bool Skips() const {
+    return std::any_of(open_.begin(), open_.end(),
+                       [](const Conditional& each) { return each.skips; });
+  }
+  // Those that may run or not.
+  std::vector<ShellBranch> Branches() const {
+    std::vector<ShellBranch> branches;
+    for (const Conditional& each : open_) {
+      if (!each.is_sure) branches.push_back(each.branch);
+    }
+    return branches;
+  }
+
+  static bool IsKnown(absl::string_view text) {
+    return text.find_first_of("$`") == absl::string_view::npos;
+  }
+
+  // "[ A = B ]", "[[ -z A ]]" and the like, from the word `start`; words
+  // without text have been left out.
+  std::optional<bool> Test(size_t start) const {
+    std::vector<std::string> words;
+    for (size_t at = start; at < words_.size(); ++at) {
+      const ShellWord& word = words_[at];
+      if (word.command != words_[start].command || !word.ambiguous.empty() ||
+          !IsKnown(word.text)) {
+        return std::nullopt;
+      }
+      words.push_back(word.text);
+    }
+    if (words.size() < 3 || words.back() != (words[0] == "[" ? "]" : "]]")) {
+      return std::nullopt;
+    }
+    words = {words.begin() + 1, words.end() - 1};
+    const std::string& first = words[0];
+    if (words.size() <= 2 && (first == "-n" || first == "-z")) {
+      return (words.size() == 2) == (first == "-n");
+    }
+    const auto is_equal = [](const std::string& word) {
+      return word == "=" || word == "==" || word == "!=";
+    };
+    if (words.size() == 2 && is_equal(words[0]))
+      words.insert(words.begin(), "");
+    if (words.size() == 2 && is_equal(words[1])) words.emplace_back();
+    if (words.size() != 3) return std::nullopt;
+    if (is_equal(words[1])) {
+      if (words[2].find_first_of("*?[") != std::string::npos) {
+        return std::nullopt;
+      }
+      return (words[0] == words[2]) == (words[1] != "!=");
+    }
+    int64_t left = 0;
+    int64_t right = 0;
+    if (!absl::SimpleAtoi(words[0], &left) ||
+        !absl::SimpleAtoi(words[2], &right)) {
+      return std::nullopt;
+    }
+    const std::string& sign = words[1];
+    if (sign == "-eq") return left == right;
+    if (sign == "-ne") return left != right;
+    if (sign == "-gt") return left > right;
+    if (sign == "-ge") return left >= right;
+    if (sign == "-lt") return left < right;
+    if (sign == "-le") return left <= right;
+    return std::nullopt;
+  }
+
+  // The patterns of a case's branch have been read.
+  void EndPattern() {
+    in_pattern_ = false;
+    if (open_.empty()) return;
+    Conditional& last = open_.back();
+    std::optional<bool> runs = false;
+    for (const std::string& pattern : last.choice) {
+      if (pattern == "*" ||
+          (IsKnown(last.subject) && pattern == last.subject)) {
+        runs = true;
+        break;
+      }
+      if (!IsKnown(last.subject) || !IsKnown(pattern) ||
+          pattern.find_first_of("*?[") != std::string::npos) {
+        runs = std::nullopt;
+      }
+    }
+    last.choice.clear();
+    Decide(runs);
+  }
+
+  void PushVariables() {
+    std::vector<std::pair<int, std::string>> values;
+    for (const auto& [name, variable] : variables_) {
+      if (!absl::StrContains(variable.text, "--")) continue;
+      values.emplace_back(variable.settings.back().line, variable.text);
+    }
+    std::sort(values.begin(), values.end());
+    for (const auto& [line, value] : values) {
+      line_ = line;
+      std::string word;
+      Begin();
+      Split(value + " ", &word);
+    }
   }
 
   // Words that are no command's: the next one is the first of a command.
   bool IsKeyword(const std::string& word) {
     if (!is_first_ || in_list_) return false;
     if (word == "if" || word == "case") {
-      branches_.push_back({++conditionals_, 0});
-    } else if (word == "elif" || word == "else") {
+      open_.push_back({.branch = {++conditionals_, 0}});
+      open_.back().is_case = names_subject_ = word == "case";
+      condition_ = words_.size();
+    } else if (word == "elif") {
       NextBranch();
+      condition_ = words_.size();
+    } else if (word == "else") {
+      NextBranch();
+      if (!open_.empty()) Decide(true);
+    } else if (word == "then") {
+      if (!open_.empty()) EndCondition();
     } else if (word == "fi" || word == "esac") {
-      if (!branches_.empty()) branches_.pop_back();
+      if (!open_.empty()) open_.pop_back();
+      in_pattern_ = false;
     } else if (word == "export" || word == "declare" || word == "local" ||
                word == "readonly" || word == "typeset") {
       declares_ = true;
     } else {
-      return word == "then" || word == "do" || word == "{" || word == "!" ||
+      return word == "do" || word == "{" || word == "!" ||
              (declares_ && word[0] == '-');
     }
     return true;
+  }
+
+  void EndCondition() {
+    const bool tests =
+        condition_ < words_.size() &&
+        (words_[condition_].text == "[" || words_[condition_].text == "[[");
+    Decide(tests ? Test(condition_) : std::nullopt);
+    if (tests) words_.resize(condition_);
   }
 
   std::optional<std::string> Find(const std::string& name) {
@@ -190,16 +337,20 @@ class ShellReader {
 
   // Sets a variable, or appends to it.
   void Assign(const std::string& name, std::string text, bool appends) {
-    if (!branches_.empty() && environment_ && environment_(name)) return;
+    if (Skips()) return;
+    const std::vector<ShellBranch> branches = Branches();
+    if (!branches.empty() && environment_ && environment_(name)) return;
     Variable& variable = variables_[name];
-    if (branches_.empty() && !appends) variable = {};
+    // A value that nobody gives leaves the one before.
+    if (!branches.empty() && !variable.text.empty() && !IsKnown(text)) return;
+    if (branches.empty() && !appends) variable = {};
     for (const Setting& other : variable.settings) {
-      if (Exclude(other.branches, branches_) && variable.text != text) {
+      if (Exclude(other.branches, branches) && variable.text != text) {
         variable.ambiguous =
             absl::StrCat(name, " (lines ", other.line, " and ", line_, ")");
       }
     }
-    variable.settings.push_back({branches_, line_});
+    variable.settings.push_back({branches, line_});
     variable.text = appends ? variable.text + text : std::move(text);
   }
 
@@ -228,6 +379,27 @@ class ShellReader {
     return true;
   }
 
+  // A default: without its quotes, with the values of its variables.
+  std::string Expanded(const std::string& text) {
+    if (++nested_ > kMostNested) return text;
+    const absl::string_view around = std::exchange(text_, text);
+    const size_t at = std::exchange(at_, 0);
+    std::string value;
+    while (at_ < text_.size()) {
+      const char letter = text_[at_];
+      if (letter == '$' || letter == '`') {
+        Expand(&value);
+        continue;
+      }
+      if (letter != '"' && letter != '\'') value += letter;
+      ++at_;
+    }
+    text_ = around;
+    at_ = at;
+    --nested_;
+    return value;
+  }
+
   // "$NAME", "${NAME}", "${NAME:-default}", "${NAME:=default}" and the same
   // without colons at a '$'; anything else stays.
   void Expand(std::string* word) {
@@ -237,15 +409,19 @@ class ShellReader {
     std::optional<std::string> fallback;
     bool sets = false;
     if (at_ < text_.size() && text_[at_] == '{') {
-      const size_t end = text_.find('}', at_);
-      if (end == absl::string_view::npos) return;
+      size_t end = at_ + 1;
+      for (int depth = 1; end < text_.size(); ++end) {
+        depth += text_[end] == '{' ? 1 : text_[end] == '}' ? -1 : 0;
+        if (depth == 0) break;
+      }
+      if (end == text_.size()) return;
       name = std::string(text_.substr(at_ + 1, end - at_ - 1));
       at_ = end + 1;
       size_t split = 0;
       while (split < name.size() && IsName(name[split])) ++split;
       const size_t sign = split + (name.substr(split, 1) == ":" ? 1 : 0);
       if (sign < name.size() && (name[sign] == '-' || name[sign] == '=')) {
-        fallback = name.substr(sign + 1);
+        fallback = Expanded(name.substr(sign + 1));
         sets = name[sign] == '=';
         name.resize(split);
       }
@@ -263,8 +439,9 @@ class ShellReader {
   }
 
   void Push(std::string word) {
+    if (Skips()) return;
     words_.push_back({std::move(word), line_, is_first_,
-                      in_list_ ? 0 : command_, branches_, ambiguous_});
+                      in_list_ ? 0 : command_, Branches(), ambiguous_});
     is_first_ = false;
   }
 
@@ -322,6 +499,16 @@ class ShellReader {
       word += letter;
       ++at_;
     }
+    if (in_pattern_ && word != "esac") {
+      if (!open_.empty()) open_.back().choice.push_back(std::move(word));
+      return;
+    }
+    if (names_subject_ && !open_.empty()) {
+      in_pattern_ = word == "in";
+      names_subject_ = !in_pattern_;
+      if (!in_pattern_) open_.back().subject = std::move(word);
+      return;
+    }
     if (Assigns(word) || IsKeyword(word) || word.empty()) return;
     Push(std::move(word));
   }
@@ -355,7 +542,11 @@ class ShellReader {
   bool is_first_ = true;
   bool declares_ = false;  // export, local, ...: assignments follow
   int conditionals_ = 0;
-  std::vector<ShellBranch> branches_;
+  std::vector<Conditional> open_;
+  size_t condition_ = 0;        // first word of the condition that is read
+  bool names_subject_ = false;  // between "case" and its "in"
+  bool in_pattern_ = false;
+  int nested_ = 0;  // defaults in defaults
   std::map<std::string, Variable> variables_;
   std::string ambiguous_;  // of the word that is read
   std::vector<ShellWord> words_;

@@ -2,8 +2,8 @@
 // backslashes, comments, variables that the script sets itself, with
 // ${NAME:-default} and ${NAME:=default}, and $((...)) of whole numbers.
 // Commands are not run: $(...) and words of a variable that nobody sets keep
-// their text. All branches of an if or a case are read; a word says in which it
-// stands.
+// their text. A branch of an if or a case is left out if its condition is known
+// not to hold; a word says in which of the others it stands.
 #pragma once
 
 #include <functional>

@@ -15,6 +15,9 @@
 
 namespace pipewright {
 
+// Name of the key that has the name of a file's Python function.
+inline constexpr char kPythonFunction[] = "def";
+
 struct GivenKey {
   // "model", "zero_optimization.offload_optimizer"; "" for flags and keys of
   // the top level.

@@ -17,6 +17,7 @@
 #include "sim/base/error_parts.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
+#include "sim/foreign/titan_models.h"
 
 namespace pipewright {
 namespace {
@@ -103,10 +104,9 @@ class RuleNames : public ExpressionNames {
 };
 
 bool IsTitanModel(const std::string& name) {
-  for (const auto& row : KeyRows("torchtitan_flavors")) {
-    if (row.at("name") == name) return true;
-  }
-  return name == "flux" || name == "llama3_ft";
+  const std::vector<std::string> names = TitanModels();
+  return std::find(names.begin(), names.end(), name) != names.end() ||
+         name == "flux" || name == "llama3_ft";
 }
 
 // Has the rule a condition, and does it hold for who gives flags, too?
@@ -385,9 +385,8 @@ std::string KeyReader::Mapped(absl::string_view id) {
 
 std::string KeyReader::Mapped(absl::string_view id,
                               const std::string& value) const {
-  const auto& values = KeyOf(id).values;
-  const auto word = values.find(value);
-  return word == values.end() ? value : word->second;
+  const std::string* const word = KeyOf(id).WordOf(value);
+  return word == nullptr ? value : *word;
 }
 
 bool KeyReader::IsSaid(absl::string_view field) const {
@@ -418,13 +417,13 @@ void KeyReader::Apply(const std::vector<std::string>& ids) {
 }
 
 void KeyReader::Apply(const ForeignKey& key, const std::string& text) {
-  const auto word = key.values.find(text);
+  const std::string* const word = key.WordOf(text);
   // Of numbers the row has those that mean something else.
   const bool as_is =
       key.values.empty() || key.type == "int" || key.type == "float";
-  const std::string value = word != key.values.end() ? word->second
-                            : as_is                  ? text
-                                                     : "unmodelled";
+  const std::string value = word != nullptr ? *word
+                            : as_is         ? text
+                                            : "unmodelled";
   const Value* const given = Find(key);
   if (text.empty() || value == "none") {
     if (!text.empty() && given)
@@ -451,8 +450,9 @@ void KeyReader::Unused(const std::vector<std::string>& ids,
     const ForeignKey& key = KeyOf(id);
     used_.insert(&key);
     const Value* const value = Find(key);
+    // A dump has all keys, most of them as usual.
     if (value != nullptr && value->given.line > 0 &&
-        !key.IsNeutral(value->text, version_)) {
+        !(is_core_ && key.IsNeutral(value->text, version_))) {
       without_effect_.push_back(
           absl::StrCat(value->given.Spelled(), " (", why, ")"));
     }

@@ -57,6 +57,10 @@ class MegatronFile {
         known_(std::move(known)) {}
 
   absl::StatusOr<ForeignArgs> Read() {
+    // The old word for it.
+    if (keys_.On("use_rotary_position_embeddings")) {
+      keys_.Assume("position_embedding_type", "rope");
+    }
     PW_RETURN_IF_ERROR(Degrees());
     PW_RETURN_IF_ERROR(Devices());
     PW_RETURN_IF_ERROR(keys_.CheckRules(Known()));
@@ -415,7 +419,7 @@ class MegatronFile {
       if ((layers_ + extra) % (pp_ * each) != 0) {
         return keys_.Wrong(kEach, "a divisor of the layers of a rank");
       }
-      vpp = (layers_ + extra) / (pp_ * each);
+      if (layers_ > 0) vpp = (layers_ + extra) / (pp_ * each);
     }
     if (!layout.empty()) {
       const int64_t stages = CountStages(layout);
@@ -611,7 +615,12 @@ class MegatronFile {
     }
     const std::string dispatcher = keys_.Text("moe_token_dispatcher_type");
     const bool deepep = dispatcher == "flex" || keys_.On("moe_enable_deepep");
-    keys_.Has("moe_flex_dispatcher_backend");
+    if (!deepep) {
+      keys_.Unused({"moe_flex_dispatcher_backend"},
+                   "without the dispatcher flex");
+    } else {
+      keys_.Has("moe_flex_dispatcher_backend");
+    }
     if (deepep) {
       keys_.Set("strategy.dispatch", "once", "moe_token_dispatcher_type");
     } else if (dispatcher == "allgather") {
@@ -628,8 +637,9 @@ class MegatronFile {
                         "without it experts run one after the other; grouped "
                         "products are taken");
     }
-    if (keys_.Has("moe_router_num_groups") &&
-        keys_.Has("moe_router_group_topk")) {
+    if (!keys_.Has("moe_router_group_topk")) {
+      keys_.Unused({"moe_router_num_groups"}, "without moe_router_group_topk");
+    } else if (keys_.Has("moe_router_num_groups")) {
       keys_.Set("strategy.expert_nodes", keys_.Text("moe_router_group_topk"),
                 "moe_router_group_topk");
     }
@@ -641,9 +651,11 @@ class MegatronFile {
     // It acts with Megatron's FSDP alone; recipes set it without, too.
     const bool fsdp =
         keys_.On("use_megatron_fsdp") || keys_.On("use_custom_fsdp");
-    keys_.Has("data_parallel_sharding_strategy");
     if (fsdp) {
       sharding = keys_.Mapped("data_parallel_sharding_strategy");
+    } else {
+      keys_.Unused({"data_parallel_sharding_strategy"},
+                   "without Megatron's FSDP");
     }
     keys_.On("overlap_param_gather");
     const bool overlaps = keys_.On("overlap_grad_reduce");
@@ -719,12 +731,17 @@ class MegatronFile {
         keys_.Set("strategy.recompute_layers", absl::StrCat(layers),
                   "recompute_num_layers");
       }
+      keys_.Unused({"recompute_modules"}, "layers are recomputed whole");
       return absl::OkStatus();
     }
+    keys_.Unused({"recompute_method", "recompute_num_layers"},
+                 "without recompute_granularity full");
     const bool moe = keys_.On("moe_layer_recompute");
     if (granularity != "selective" && !keys_.On("recompute_activations") &&
         !moe) {
       keys_.Set("strategy.recompute", "none", "recompute_granularity");
+      keys_.Unused({"recompute_modules"},
+                   "without recompute_granularity selective");
       return absl::OkStatus();
     }
     RecomputeModules(modules, moe);
@@ -758,7 +775,7 @@ class MegatronFile {
   void Kernels() {
     const std::string attention = keys_.Mapped("attention_backend");
     if (attention != "flash") keys_.Apply({"attention_backend"});
-    keys_.On("use_flash_attn");
+    keys_.Unused({"use_flash_attn"}, "attention_backend decides");
     Precision();
     keys_.Apply({"cross_entropy_loss_fusion"});
     if (tp_ == 1) {
@@ -807,7 +824,11 @@ class MegatronFile {
         }
       }
     }
-    if (how != "graphs") return;
+    if (how != "graphs") {
+      keys_.Unused({"cuda_graph_modules", "cuda_graph_scope"},
+                   "without CUDA graphs");
+      return;
+    }
     keys_.Set("strategy.launch", how, "cuda_graph_impl");
     if (parts.empty()) parts = {"attention", "dense", "router", "experts"};
     keys_.Set("strategy.graph_parts", absl::StrJoin(parts, ","),

@@ -137,6 +137,12 @@ class PythonKeys {
       return;
     }
     pending_ = key.name;  // of a call that follows
+    const auto base = functions_.find(class_);
+    if (base != functions_.end()) {
+      const std::vector<GivenKey> copy = base->second;
+      keys().insert(keys().end(), copy.begin(), copy.end());
+      return;
+    }
     if (class_ == "model_registry") return Registry();
     if (!class_.empty()) {
       key.values = {class_};
@@ -294,6 +300,8 @@ absl::StatusOr<std::vector<GivenKey>> KeysOfPython(
     std::vector<GivenKey>& own =
         functions[function.empty() ? names[0] : function];
     keys.insert(keys.end(), own.begin(), own.end());
+    keys.push_back({.name = kPythonFunction,
+                    .values = {function.empty() ? names[0] : function}});
   }
   if (keys.empty()) {
     return absl::InvalidArgumentError(

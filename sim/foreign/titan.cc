@@ -93,9 +93,9 @@ class TitanFile {
     if (keys_.IsSaid("model.preset") || flavor.empty()) return absl::OkStatus();
     const std::optional<TitanModel> model = FindTitanModel(name, flavor);
     if (!model && estimates()) {
-      return keys_.Wrong("model.flavor",
-                         absl::StrCat(absl::StrJoin(TitanFlavors(name), ", "),
-                                      ", or --model beside the file"));
+      std::vector<std::string> allowed = TitanFlavors(name);
+      allowed.emplace_back("--model beside the file");
+      return keys_.Wrong("model.flavor", absl::StrJoin(allowed, ", "));
     }
     if (!model) {
       keys_.Note(absl::StrCat("the model ", name, " ", flavor,
@@ -190,7 +190,10 @@ class TitanFile {
   }
 
   std::map<std::string, std::string> Known() const {
-    std::map<std::string, std::string> known = {{"model", name_}};
+    // A degree of -1 that nothing decides decides no rule.
+    std::map<std::string, std::string> known = {
+        {"model", name_},
+        {"data_parallel_shard_degree", shard_ > 0 ? absl::StrCat(shard_) : ""}};
     if (layers_ > 0) known["layers"] = absl::StrCat(layers_);
     if (dp_ > 0) {
       known["world_size"] = absl::StrCat(dp_ * tp_ * pp_ * cp_);
@@ -473,6 +476,22 @@ class TitanFile {
   int64_t replicate_ = 1;
 };
 
+// The model of a function without one: "qwen3_32b" stands beside its own.
+void NameModel(std::vector<GivenKey>* keys) {
+  GivenKey model = {.section = "model", .name = "name"};
+  bool named = false;
+  std::erase_if(*keys, [&](const GivenKey& key) {
+    named |= key.section == "model" && key.name == "name";
+    if (key.name != kPythonFunction) return false;
+    for (const std::string& name : TitanModels()) {
+      if (absl::StrContains(key.values[0], name)) model.values = {name};
+    }
+    model.line = key.line;
+    return true;
+  });
+  if (!named && !model.values.empty()) keys->push_back(std::move(model));
+}
+
 }  // namespace
 
 absl::StatusOr<ForeignArgs> ReadTitan(std::vector<GivenKey> keys,
@@ -512,6 +531,7 @@ absl::StatusOr<ForeignArgs> ReadTitanPython(absl::string_view text,
             (row->choices.empty() &&
              absl::StartsWith(row->DefaultOf("python"), key.values[0])));
   });
+  NameModel(&keys);
   return ReadTitan(std::move(keys), path, said, around);
 }
 

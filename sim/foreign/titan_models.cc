@@ -133,6 +133,15 @@ std::optional<TitanFlavor> FlavorOf(const ModelSpec& model,
   return std::nullopt;
 }
 
+std::vector<std::string> TitanModels() {
+  std::vector<std::string> names;
+  for (const auto& row : KeyRows("torchtitan_flavors")) {
+    const std::string& name = row.at("name");
+    if (!absl::c_linear_search(names, name)) names.push_back(name);
+  }
+  return names;
+}
+
 std::vector<std::string> TitanFlavors(absl::string_view name) {
   std::vector<std::string> flavors;
   for (const auto& row : KeyRows("torchtitan_flavors")) {

@@ -652,7 +652,7 @@ TEST_CASE("arguments: values of torchtitan that cannot be", "[foreign]") {
         {"[model]\nname = \"qwen3_5\"\nflavor = \"27B\"",
          "linear_attention_layers 48"},
         {"[parallelism]\nfsdp_reshard_after_forward = \"sometimes\"",
-         "always, never, default"},
+         "default, always, never"},
         {"[parallelism\n", "run.toml:"}}) {
     const absl::Status status = ReadForeignArgs(text, "run.toml").status();
     INFO(text << "\n" << status);

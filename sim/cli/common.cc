@@ -16,7 +16,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "sim/base/error_parts.h"
@@ -28,7 +27,6 @@
 #include "sim/config/config_reference.h"
 #include "sim/config/flags.h"
 #include "sim/foreign/foreign_args.h"
-#include "sim/foreign/given_keys.h"
 #include "sim/topology/system.h"
 
 namespace pipewright {
@@ -198,18 +196,20 @@ absl::StatusOr<std::vector<std::vector<ConfigEdit>>> ConfigOptions::Layers(
 
 namespace {
 
-// The fields of a configuration's file beside a foreign one.
+// The fields of a configuration's file, whatever its form.
 absl::StatusOr<std::vector<ConfigEdit>> EditsOfFile(absl::string_view text,
                                                     const std::string& file) {
-  if (!absl::EndsWith(file, ".yaml") && !absl::EndsWith(file, ".yml") &&
-      !absl::EndsWith(file, ".json")) {
-    return BadValue("--from-args beside a configuration", file,
-                    "a configuration in YAML or JSON (.yaml, .yml, .json)");
-  }
-  PW_ASSIGN_OR_RETURN(const std::vector<GivenKey> keys, KeysOfYaml(text, file));
+  PW_ASSIGN_OR_RETURN(const RunConfig config, ReadConfig(text, file));
+  const std::string lines = ToString(config);
   std::vector<ConfigEdit> edits;
-  for (const GivenKey& key : keys) {
-    edits.push_back({key.Spelled(), absl::StrJoin(key.values, ","), file});
+  for (const absl::string_view line :
+       absl::StrSplit(lines, '\n', absl::SkipEmpty())) {
+    const std::pair<std::string, std::string> field =
+        absl::StrSplit(line, absl::MaxSplits(": ", 1));
+    if (std::find(config.defaulted.begin(), config.defaulted.end(),
+                  field.first) == config.defaulted.end()) {
+      edits.push_back({field.first, field.second, file});
+    }
   }
   return edits;
 }
@@ -268,9 +268,9 @@ absl::StatusOr<RunConfig> ConfigOptions::ReadLayers(
     if (!file.empty()) {
       PW_ASSIGN_OR_RETURN(above, EditsOfFile(text, file));
     }
-    layers.insert(layers.begin(), above);
-    PW_ASSIGN_OR_RETURN(const ForeignSurroundings around, Around(layers));
-    layers.erase(layers.begin());
+    std::vector<std::vector<ConfigEdit>> given = layers;
+    given.insert(given.begin(), above);
+    PW_ASSIGN_OR_RETURN(const ForeignSurroundings around, Around(given));
     PW_ASSIGN_OR_RETURN(foreign,
                         ReadForeignArgs(arguments, from_args_, around));
     if (files != nullptr) files->Reads("--from-args", from_args_);

@@ -116,24 +116,28 @@ class MegatronFile {
     const std::string text = keys_.Text(id);
     const std::vector<std::string> range = absl::StrSplit(text, ':');
     int64_t value = 0;
-    if (text.empty() || IsAllOfNode(text)) return 0;
+    // What a command or a variable would say stands beside the file.
+    const bool beside = absl::string_view(id) == "nnodes"
+                            ? around_.Gives("system.nodes")
+                            : around_.devices_per_node > 0;
+    if (text.empty() || text == "gpu" || text == "auto" ||
+        (beside && text.find_first_of("$`") != std::string::npos)) {
+      return 0;
+    }
     if (!absl::SimpleAtoi(range.back(), &value) || value < 1 ||
         value > kMostForeignNumber) {
       return keys_.Wrong(
-          id, absl::StrCat("an integer from 1 to ", kMostForeignNumber));
+          id, absl::StrCat("an integer from 1 to ", kMostForeignNumber,
+                           "; a variable by --env NAME=VALUE"));
     }
     if (range.size() > 1 && range[0] != range[1]) {
-      if (around_.Gives("system.nodes")) return 0;
+      if (beside) return 0;
       return keys_.Wrong(id,
                          "one number: an elastic job takes --nodes beside "
                          "the file");
     }
     return value;
   }
-  static bool IsAllOfNode(const std::string& text) {
-    return text == "gpu" || text == "auto";
-  }
-
   // Replicas follow from the devices.
   absl::Status Devices() {
     PW_ASSIGN_OR_RETURN(const int64_t nodes, Launched("nnodes"));
@@ -201,6 +205,11 @@ class MegatronFile {
     const int64_t chunks = Chunks();
     take("virtual_pipeline_model_parallel_size", chunks > 1 ? chunks : 0);
     if (chunks == 1) known["overlap_p2p_comm"] = "false";
+    // Flags batch what they do not overlap.
+    if (!is_recipe_) {
+      known["batch_p2p_comm"] =
+          chunks > 1 && keys_.On("overlap_p2p_comm") ? "false" : "true";
+    }
     const int64_t group = Whole("microbatch_group_size_per_vp_stage");
     take("microbatch_group_size_per_vp_stage", group > 0 ? group : pp_);
     known["ffn_hidden_size"] = FeedForwardWidth();
@@ -445,6 +454,12 @@ class MegatronFile {
       keys_.Set("strategy.waiting", "batched", "overlap_p2p_comm");
     }
     keys_.Has("batch_p2p_comm");
+    constexpr char kGroup[] = "microbatch_group_size_per_vp_stage";
+    if (vpp > 1) {
+      keys_.Apply({kGroup});
+    } else {
+      keys_.Unused({kGroup}, "without virtual stages");
+    }
     return absl::OkStatus();
   }
 

@@ -506,8 +506,10 @@ absl::StatusOr<ForeignArgs> ReadTitan(std::vector<GivenKey> keys,
   const char* const version = absl::EndsWith(path, ".toml") ? "toml"
                               : tokens                      ? "tokens"
                                                             : "python";
-  KeyReader reader(KeyTable::Of("torchtitan"), "torchtitan", version, "", path,
-                   said);
+  const char* const before =
+      absl::string_view(version) == "python" ? "python-early" : "";
+  KeyReader reader(KeyTable::Of("torchtitan"), "torchtitan", version, before,
+                   path, said);
   PW_RETURN_IF_ERROR(reader.Take(std::move(keys)));
   return TitanFile(&reader, around, tokens).Read();
 }

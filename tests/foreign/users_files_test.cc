@@ -15,6 +15,7 @@
 #include "sim/base/input.h"
 #include "sim/foreign/foreign_args.h"
 #include "tests/support/paths.h"
+#include "tests/support/run_binary.h"
 
 namespace pipewright::users_files_test {
 namespace {
@@ -484,6 +485,32 @@ TEST_CASE("users' files: a script is read as its shell reads it", "[foreign]") {
     INFO(script.text << read.status());
     REQUIRE(read.ok());
     CHECK(FieldsOf(*read)["strategy.tp"] == script.tp);
+  }
+}
+
+TEST_CASE("users' files: a configuration lies above them", "[foreign]") {
+  const testing::TemporaryFolder folder;
+  const std::string script = folder.Write(
+      "run.sh", absl::StrCat("torchrun --nproc-per-node 8 --nnodes 1 x.py ",
+                             kSizes, "--global-batch-size 32\n"));
+  folder.Write("run.yaml", "strategy:\n  tp: 4\n");
+  folder.Write("run.txtpb", "strategy { tp: 4 }\n");
+  const auto run = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words = {"simulate",   "--from-args", script,
+                                      "--analytic", "--system",    "dgx-h100",
+                                      "--engine",   "fast",        "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    const testing::BinaryResult result = testing::RunBinary(words);
+    INFO(result.err);
+    CHECK(result.exit_code == 0);
+    return result.out;
+  };
+  CHECK(absl::StrContains(run({}), "\"tp\": 2"));
+  for (const char* name : {"run.yaml", "run.txtpb"}) {
+    const std::string out = run({"--config", folder.Path(name)});
+    CHECK(absl::StrContains(out, "\"tp\": 4"));
+    // The replicas follow: 8 / (4 * 2).
+    CHECK(absl::StrContains(out, "\"dp\": 1"));
   }
 }
 

@@ -82,6 +82,14 @@ std::string AsChoice(const std::string& text,
              : member;
 }
 
+// A default of a table: "True" as "true", "None" as nothing.
+std::string AsWord(const std::string& text) {
+  const std::string lower = absl::AsciiStrToLower(text);
+  return lower == "true" || lower == "false" ? lower
+         : lower == "none"                   ? ""
+                                             : text;
+}
+
 // Ids of a framework's keys, and what else its rules may ask for.
 class RuleNames : public ExpressionNames {
  public:
@@ -338,11 +346,7 @@ std::string KeyReader::Text(absl::string_view id) {
   used_.insert(&key);
   const Value* const value = Find(key);
   if (value != nullptr) return value->text;
-  const std::string text = key.DefaultOf(version_);
-  const std::string lower = absl::AsciiStrToLower(text);
-  return lower == "true" || lower == "false" ? lower
-         : lower == "none"                   ? ""
-                                             : text;
+  return AsWord(key.DefaultOf(version_));
 }
 
 std::vector<std::string> KeyReader::List(absl::string_view id) {
@@ -508,12 +512,9 @@ absl::Status KeyReader::CheckRules(
 absl::Status KeyReader::RefusedBy(
     absl::string_view version,
     const std::map<std::string, std::string>& known) {
-  std::vector<ForeignRule> rules = table_.rules();
-  if (is_core_) {
-    const auto& more = KeyTable::Of("bridge").rules();
-    rules.insert(rules.end(), more.begin(), more.end());
-  }
-  for (const ForeignRule& rule : rules) {
+  // Flags are checked by code that objects do not meet.
+  const KeyTable& table = is_core_ ? KeyTable::Of("bridge") : table_;
+  for (const ForeignRule& rule : table.rules()) {
     if (rule.version != version || !IsDecided(rule)) continue;
     // "qwen3: ..." and "qwen3 with ...: ..." hold for that model.
     const std::string first =
@@ -543,6 +544,14 @@ absl::Status KeyReader::CheckRule(
   for (const std::string& field : when->fields()) {
     const auto found = known.find(field);
     std::string text = found != known.end() ? found->second : Text(field);
+    // Objects have defaults of their own.
+    const ForeignKey* const row = Resolve(field);
+    const ForeignKey* const own =
+        is_core_ && found == known.end() &&
+                (row == nullptr || Find(*row) == nullptr)
+            ? KeyTable::Of("bridge").FindName("", field)
+            : nullptr;
+    if (own != nullptr) text = AsWord(own->DefaultOf(version_));
     // A section is given by its keys.
     if (text.empty() && std::any_of(values_.begin(), values_.end(),
                                     [&field](const auto& value) {
@@ -557,9 +566,8 @@ absl::Status KeyReader::CheckRule(
     const bool asked =
         absl::StrContains(when_words, absl::StrCat(" ", field, " == none")) ||
         absl::StrContains(when_words, absl::StrCat(" ", field, " != none"));
-    const ForeignKey* const key = Resolve(field);
     const bool number =
-        key == nullptr || key->type == "int" || key->type == "float";
+        row == nullptr || row->type == "int" || row->type == "float";
     if (text.empty() && number && !asked) return absl::OkStatus();
     // A rule asks whether a list contains a word.
     if (absl::StrContains(text, ",")) return absl::OkStatus();

@@ -205,8 +205,8 @@ class MegatronFile {
     const int64_t chunks = Chunks();
     take("virtual_pipeline_model_parallel_size", chunks > 1 ? chunks : 0);
     if (chunks == 1) known["overlap_p2p_comm"] = "false";
-    // Flags batch what they do not overlap.
-    if (!is_recipe_) {
+    // What is not overlapped is batched.
+    if (!is_recipe_ || !keys_.Has("batch_p2p_comm")) {
       known["batch_p2p_comm"] =
           chunks > 1 && keys_.On("overlap_p2p_comm") ? "false" : "true";
     }

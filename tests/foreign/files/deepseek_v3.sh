@@ -7,7 +7,7 @@ PRETRAIN_ARGS=(
     --tensor-model-parallel-size 2 --pipeline-model-parallel-size 16
     --expert-model-parallel-size 16 --expert-tensor-parallel-size 1
     --context-parallel-size 1 --sequence-parallel --use-distributed-optimizer
-    --pipeline-model-parallel-layout "Et*3|(tt|)*29mL"
+    --pipeline-model-parallel-layout "Et*3|(tt|)*29m|L"
     --num-layers 61 --hidden-size 7168 --ffn-hidden-size 18432
     --num-attention-heads 128 --kv-channels 128 --seq-length 4096
     --max-position-embeddings 4096 --vocab-size 129280

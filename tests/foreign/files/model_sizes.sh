@@ -24,4 +24,4 @@ GPT_ARGS="
     --use-flash-attn
 "
 torchrun $DISTRIBUTED_ARGS pretrain_gpt.py $GPT_ARGS --vocab-size 32000
-python tools/preprocess_data.py --tokenizer-type Llama2Tokenizer --workers 8
+python tools/preprocess_data.py --tokenizer-type Llama2Tokenizer

@@ -28,5 +28,5 @@ if [[ $BATCH -eq 0 ]]; then
     torchrun --nproc_per_node 8 pretrain_gpt.py ${OPTIONS} --save interactive
 else
     run_cmd="python -u ${PWD}/pretrain_gpt.py ${OPTIONS}"
-    srun -l --container-image=image.sqsh sh -c "${run_cmd}"
+    srun -l sh -c "${run_cmd}"
 fi

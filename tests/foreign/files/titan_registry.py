@@ -33,6 +33,7 @@ def qwen3_32b() -> Trainer.Config:
         training=TrainingConfig(
             num_tokens_per_microbatch_per_dp_rank=2 * 4096,
             max_context_length=4096,
+            disable_cuda_graphs=True,
         ),
         parallelism=ParallelismConfig(
             data_parallel_shard_degree=-1,

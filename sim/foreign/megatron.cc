@@ -347,7 +347,7 @@ class MegatronFile {
     if (keys_.Has("padded_vocab_size")) {
       keys_.Set("model.vocabulary", keys_.Text("padded_vocab_size"),
                 "padded_vocab_size");
-      keys_.Has("vocab_size");
+      keys_.Unused({"vocab_size"}, "padded_vocab_size wins");
       return absl::OkStatus();
     }
     if (!is_recipe_ || keys_.On("should_pad_vocab")) {
@@ -368,8 +368,10 @@ class MegatronFile {
 
   void Positions() {
     const std::string type = keys_.Text("position_embedding_type");
-    keys_.Has("max_position_embeddings");
-    if (type != "learned_absolute") return;
+    if (type != "learned_absolute") {
+      keys_.Unused({"max_position_embeddings"}, "without learned positions");
+      return;
+    }
     const std::string rows = keys_.Text("max_position_embeddings");
     const std::string value = rows.empty() ? keys_.Text("seq_length") : rows;
     if (value.empty()) return;
@@ -453,7 +455,7 @@ class MegatronFile {
         !keys_.On("overlap_p2p_comm")) {
       keys_.Set("strategy.waiting", "batched", "overlap_p2p_comm");
     }
-    keys_.Has("batch_p2p_comm");
+    keys_.Unused({"batch_p2p_comm"}, "overlap_p2p_comm decides");
     constexpr char kGroup[] = "microbatch_group_size_per_vp_stage";
     if (vpp > 1) {
       keys_.Apply({kGroup});
@@ -672,7 +674,6 @@ class MegatronFile {
       keys_.Unused({"data_parallel_sharding_strategy"},
                    "without Megatron's FSDP");
     }
-    keys_.On("overlap_param_gather");
     const bool overlaps = keys_.On("overlap_grad_reduce");
     if (keys_.On("use_torch_fsdp2")) sharding = "fsdp";
     if (dp_ == 1 && cp_ == 1) return;

@@ -3,6 +3,7 @@
 // frameworks/bridge.csv has each key with its source.
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -208,6 +209,8 @@ absl::StatusOr<ForeignArgs> ReadBridge(std::vector<GivenKey> keys,
                                        const std::string& path,
                                        const std::set<std::string>& said,
                                        const ForeignSurroundings& around) {
+  ForeignSurroundings with = around;
+  std::optional<ConfigEdit> model;
   // What the recipe sets lies below the overrides.
   const auto named = std::find_if(
       keys.begin(), keys.end(),
@@ -219,6 +222,16 @@ absl::StatusOr<ForeignArgs> ReadBridge(std::vector<GivenKey> keys,
       return BadValue(FieldPlace::InFile(path, named->line, "--recipe"), name,
                       "a recipe of frameworks/bridge_recipes.csv; of others "
                       "give the dump");
+    }
+    // Its model, unless something else says the sizes.
+    if (!said.count("model.preset") && !around.Gives("model.preset") &&
+        !around.Gives("model.hf") &&
+        std::none_of(keys.begin(), keys.end(), [](const GivenKey& key) {
+          return key.name == "num_layers";
+        })) {
+      model = {"model.preset", recipe->model,
+               FieldPlace::InFile(path, named->line, "--recipe")};
+      with.given[model->path] = model->value;
     }
     std::vector<GivenKey> values = RecipeKeys(*recipe, named->line);
     keys.erase(named);
@@ -236,7 +249,8 @@ absl::StatusOr<ForeignArgs> ReadBridge(std::vector<GivenKey> keys,
   std::vector<GivenKey> core = file.Core(keys);
   PW_ASSIGN_OR_RETURN(
       ForeignArgs out,
-      ReadMegatronCore(std::move(core), path, said, around, file.Known()));
+      ReadMegatronCore(std::move(core), path, said, with, file.Known()));
+  if (model) out.edits.push_back(*std::move(model));
   for (const ConfigEdit& edit : file.edits()) {
     if (said.count(edit.path) == 0) out.edits.push_back(edit);
   }

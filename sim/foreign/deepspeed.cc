@@ -160,8 +160,12 @@ class DeepSpeedFile {
     if (type == "fp32") {
       keys_.NotModelled("communication_data_type", "reductions in fp32");
     }
-    keys_.On("bf16.enabled");
-    keys_.On("fp16.enabled");
+    const bool bf16 = keys_.On("bf16.enabled");
+    if (!keys_.On("fp16.enabled") && !bf16) {
+      keys_.NotModelled("bf16.enabled",
+                        "without it and fp16 training is in fp32; 16 bit is "
+                        "taken");
+    }
   }
 
   KeyReader& keys_;

@@ -544,14 +544,17 @@ absl::Status KeyReader::CheckRule(
   for (const std::string& field : when->fields()) {
     const auto found = known.find(field);
     std::string text = found != known.end() ? found->second : Text(field);
-    // Objects have defaults of their own.
+    // Objects have defaults of their own; those of sizes stand for nothing.
     const ForeignKey* const row = Resolve(field);
     const ForeignKey* const own =
         is_core_ && found == known.end() &&
                 (row == nullptr || Find(*row) == nullptr)
             ? KeyTable::Of("bridge").FindName("", field)
             : nullptr;
-    if (own != nullptr) text = AsWord(own->DefaultOf(version_));
+    if (own != nullptr && !absl::StartsWith(own->field, "model.") &&
+        own->field != "strategy.sequence") {
+      text = AsWord(own->DefaultOf(version_));
+    }
     // A section is given by its keys.
     if (text.empty() && std::any_of(values_.begin(), values_.end(),
                                     [&field](const auto& value) {

@@ -422,7 +422,7 @@ void KeyReader::Apply(const std::vector<std::string>& ids) {
 
 void KeyReader::Apply(const ForeignKey& key, const std::string& text) {
   const std::string* const word = key.WordOf(text);
-  // Of numbers the row has those that mean something else.
+  // Numbers that mean something else have a word of their own.
   const bool as_is =
       key.values.empty() || key.type == "int" || key.type == "float";
   const std::string value = word != nullptr ? *word

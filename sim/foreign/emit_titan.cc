@@ -227,9 +227,10 @@ class TitanWriter {
     checkpoint_class_ = kind == Kind::kNone   ? "None"
                         : kind == Kind::kFull ? "FullAC.Config()"
                                               : "SelectiveAC.Config()";
-    checkpoint_.Add("mode", kind == Kind::kNone                 ? "none"
-                            : kind == Kind::kFull && every == 1 ? "full"
-                                                                : "selective");
+    checkpoint_.Add("mode", kind == Kind::kNone ? "none"
+                            : kind == Kind::kFull && every == 1
+                                ? "full"
+                                : "selective");
     if (kind == Kind::kOpSelective) {
       checkpoint_.Add("selective_ac_option", "op");
     } else if (every > 1) {

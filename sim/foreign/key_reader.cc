@@ -353,6 +353,7 @@ std::vector<std::string> KeyReader::List(absl::string_view id) {
   const ForeignKey& key = KeyOf(id);
   used_.insert(&key);
   const Value* const value = Find(key);
+  if (value != nullptr && value->given.is_null) return {};
   if (value != nullptr) return value->given.values;
   return absl::StrSplit(key.DefaultOf(version_), ' ', absl::SkipEmpty());
 }

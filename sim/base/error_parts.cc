@@ -83,10 +83,17 @@ FieldPlace FieldPlace::FromFlag(absl::string_view origin,
   return place;
 }
 
+std::string Shortened(absl::string_view text) {
+  return text.size() <= kMostShown
+             ? std::string(text)
+             : absl::StrCat(text.substr(0, kMostShown / 2), "... (",
+                            text.size(), " bytes)");
+}
+
 absl::Status BadValue(const FieldPlace& field, absl::string_view value,
                       absl::string_view allowed) {
   return WithValue(
-      About(field, absl::StrCat(value.empty() ? "\"\"" : value,
+      About(field, absl::StrCat(value.empty() ? "\"\"" : Shortened(value),
                                 " is not allowed; allowed: ", allowed)),
       value, allowed);
 }

@@ -37,6 +37,11 @@ struct FieldPlace : std::string {
   std::string field;
 };
 
+// A text of the user as a message has it: the start of a long one, with its
+// size.
+inline constexpr size_t kMostShown = 200;
+std::string Shortened(absl::string_view text);
+
 // The same as those of status.h, for a field with its place.
 absl::Status BadValue(const FieldPlace& field, absl::string_view value,
                       absl::string_view allowed);

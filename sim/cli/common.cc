@@ -47,7 +47,7 @@ std::string& GivenWords() {
   return words;
 }
 
-std::string ShellWord(absl::string_view word) {
+std::string QuotedWord(absl::string_view word) {
   const bool plain =
       !word.empty() && std::all_of(word.begin(), word.end(), [](char letter) {
         return absl::ascii_isalnum(letter) ||
@@ -194,6 +194,28 @@ absl::StatusOr<std::vector<std::vector<ConfigEdit>>> ConfigOptions::Layers(
   return layers;
 }
 
+namespace {
+
+// The fields of a configuration's file, whatever its form.
+absl::StatusOr<std::vector<ConfigEdit>> EditsOfFile(absl::string_view text,
+                                                    const std::string& file) {
+  PW_ASSIGN_OR_RETURN(const RunConfig config, ReadConfig(text, file));
+  const std::string lines = ToString(config);
+  std::vector<ConfigEdit> edits;
+  for (const absl::string_view line :
+       absl::StrSplit(lines, '\n', absl::SkipEmpty())) {
+    const std::pair<std::string, std::string> field =
+        absl::StrSplit(line, absl::MaxSplits(": ", 1));
+    if (std::find(config.defaulted.begin(), config.defaulted.end(),
+                  field.first) == config.defaulted.end()) {
+      edits.push_back({field.first, field.second, file});
+    }
+  }
+  return edits;
+}
+
+}  // namespace
+
 absl::StatusOr<ForeignSurroundings> ConfigOptions::Around(
     const std::vector<std::vector<ConfigEdit>>& layers) const {
   ForeignSurroundings around;
@@ -241,10 +263,22 @@ absl::StatusOr<RunConfig> ConfigOptions::ReadLayers(
   ForeignArgs foreign;
   if (!from_args_.empty()) {
     PW_ASSIGN_OR_RETURN(const std::string arguments, ReadFile(from_args_));
-    PW_ASSIGN_OR_RETURN(const ForeignSurroundings around, Around(layers));
+    // The configuration's file lies above the foreign one.
+    std::vector<ConfigEdit> above;
+    if (!file.empty()) {
+      PW_ASSIGN_OR_RETURN(above, EditsOfFile(text, file));
+    }
+    std::vector<std::vector<ConfigEdit>> given = layers;
+    given.insert(given.begin(), above);
+    PW_ASSIGN_OR_RETURN(const ForeignSurroundings around, Around(given));
     PW_ASSIGN_OR_RETURN(foreign,
                         ReadForeignArgs(arguments, from_args_, around));
     if (files != nullptr) files->Reads("--from-args", from_args_);
+    std::erase_if(foreign.edits, [&above](const ConfigEdit& edit) {
+      return std::any_of(
+          above.begin(), above.end(),
+          [&edit](const ConfigEdit& key) { return key.path == edit.path; });
+    });
     layers.insert(layers.begin(), std::move(foreign.edits));
   }
   PW_ASSIGN_OR_RETURN(RunConfig config, ReadConfig(text, file, layers));
@@ -291,7 +325,7 @@ CLI::Validator NumberCheck(const std::string& flag, double above, double most) {
 void SetCommandLine(int argc, const char* const* argv) {
   GivenWords() = "pipewright";
   for (int index = 1; index < argc; ++index) {
-    absl::StrAppend(&GivenWords(), " ", ShellWord(argv[index]));
+    absl::StrAppend(&GivenWords(), " ", QuotedWord(argv[index]));
   }
 }
 

@@ -2,8 +2,8 @@
 // src/megatron/bridge/training/{config,mixed_precision,comm_overlap}.py;
 // frameworks/bridge.csv has each key with its source.
 #include <algorithm>
-#include <array>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -79,8 +79,7 @@ class BridgeFile {
         for (const GivenKey& each : KeysOfRecipe(key)) Take(each);
       } else if (key.is_flag) {
         core_[key.name] = key;  // of who launches it
-      } else if (key.name != "_target_" && key.name != "_partial_" &&
-                 key.name != "_args_") {
+      } else if (!absl::StartsWith(key.name, "_")) {
         Take(key);
       }
     }
@@ -103,7 +102,30 @@ class BridgeFile {
     return notes;
   }
 
+  // Values that rules ask for and that are no keys of the core.
+  std::map<std::string, std::string> Known() const {
+    if (sequence_.empty()) return {};
+    return {{"dataset.seq_length", sequence_}};
+  }
+  // Fields of keys that the core does not have.
+  const std::vector<ConfigEdit>& edits() const { return edits_; }
+
  private:
+  // A key of Bridge itself that the core does not have.
+  void TakeOther(const ForeignKey& key, const GivenKey& given) {
+    const std::string value = absl::StrJoin(given.values, ",");
+    if (given.is_null || key.IsNeutral(value, "main")) {
+      without_effect_.push_back(given.Spelled());
+    } else if (absl::StartsWith(key.field, "@")) {
+      not_modelled_.push_back(
+          absl::StrCat(given.Spelled(), " ", value, " (", key.note, ")"));
+    } else {
+      edits_.push_back(
+          {key.field, value,
+           FieldPlace::InFile(path_, given.line, given.Spelled())});
+    }
+  }
+
   void Take(const GivenKey& given) {
     const KeyTable& bridge = KeyTable::Of("bridge");
     const KeyTable& megatron = KeyTable::Of("megatron");
@@ -138,11 +160,21 @@ class BridgeFile {
       return;
     }
     if (!core) {
-      without_effect_.push_back(given.Spelled());
+      TakeOther(*key, given);
+      return;
+    }
+    if (given.section == "dataset") {
+      // Its sequence has to be the model's, and is no other one.
+      if (given.name == "seq_length" && !given.is_null) {
+        sequence_ = absl::StrJoin(given.values, "");
+      }
       return;
     }
     const auto before = core_.find(given.name);
-    if (before != core_.end() && RankOf(before->second) > RankOf(given)) return;
+    if (before != core_.end() && RankOf(before->second) > RankOf(given)) {
+      if (!given.is_null) Overruled(given, before->second);
+      return;
+    }
     // Set by either section, both have it (config.py, validate).
     if (before != core_.end() && !before->second.values.empty() &&
         (given.name == "use_distributed_optimizer" ||
@@ -150,11 +182,21 @@ class BridgeFile {
         before->second.values[0] == "true") {
       return;
     }
+    if (before != core_.end() && before->second.section != given.section &&
+        !before->second.is_null) {
+      Overruled(before->second, given);
+    }
     core_[given.name] = given;
+  }
+  void Overruled(const GivenKey& given, const GivenKey& by) {
+    without_effect_.push_back(
+        absl::StrCat(given.Spelled(), " (", by.Spelled(), " wins)"));
   }
 
   std::string path_;
   bool has_experts_ = false;
+  std::string sequence_;  // of the data set
+  std::vector<ConfigEdit> edits_;
   std::map<std::string, GivenKey> core_;
   std::vector<std::string> unknown_;
   std::vector<std::string> not_modelled_;
@@ -167,6 +209,8 @@ absl::StatusOr<ForeignArgs> ReadBridge(std::vector<GivenKey> keys,
                                        const std::string& path,
                                        const std::set<std::string>& said,
                                        const ForeignSurroundings& around) {
+  ForeignSurroundings with = around;
+  std::optional<ConfigEdit> model;
   // What the recipe sets lies below the overrides.
   const auto named = std::find_if(
       keys.begin(), keys.end(),
@@ -178,6 +222,16 @@ absl::StatusOr<ForeignArgs> ReadBridge(std::vector<GivenKey> keys,
       return BadValue(FieldPlace::InFile(path, named->line, "--recipe"), name,
                       "a recipe of frameworks/bridge_recipes.csv; of others "
                       "give the dump");
+    }
+    // Its model, unless something else says the sizes.
+    if (!said.count("model.preset") && !around.Gives("model.preset") &&
+        !around.Gives("model.hf") &&
+        std::none_of(keys.begin(), keys.end(), [](const GivenKey& key) {
+          return key.name == "num_layers";
+        })) {
+      model = {"model.preset", recipe->model,
+               FieldPlace::InFile(path, named->line, "--recipe")};
+      with.given[model->path] = model->value;
     }
     std::vector<GivenKey> values = RecipeKeys(*recipe, named->line);
     keys.erase(named);
@@ -192,10 +246,15 @@ absl::StatusOr<ForeignArgs> ReadBridge(std::vector<GivenKey> keys,
     keys.insert(keys.begin(), values.begin(), values.end());
   }
   BridgeFile file(path);
-  absl::StatusOr<ForeignArgs> out =
-      ReadMegatronCore(file.Core(keys), path, said, around);
-  if (!out.ok()) return out;
-  for (std::string& note : file.Notes()) out->notes.push_back(std::move(note));
+  std::vector<GivenKey> core = file.Core(keys);
+  PW_ASSIGN_OR_RETURN(
+      ForeignArgs out,
+      ReadMegatronCore(std::move(core), path, said, with, file.Known()));
+  if (model) out.edits.push_back(*std::move(model));
+  for (const ConfigEdit& edit : file.edits()) {
+    if (said.count(edit.path) == 0) out.edits.push_back(edit);
+  }
+  for (std::string& note : file.Notes()) out.notes.push_back(std::move(note));
   return out;
 }
 

@@ -31,11 +31,15 @@ class DeepSpeedFile {
       : keys_(*keys), around_(around) {}
 
   absl::StatusOr<ForeignArgs> Read() {
-    pp_ = Given("strategy.pp", 1);
-    dp_ = Given("strategy.dp", 0);
+    pp_ = around_.Int("strategy.pp", 1);
+    if (!around_.Gives("strategy.pp")) {
+      keys_.SetDefault("strategy.pp", "1", "a file has no pipeline: --pp");
+    }
+    dp_ = around_.Int("strategy.dp", 0);
     const int64_t each =
-        pp_ * Given("strategy.tp", 1) * Given("strategy.cp", 1);
-    const int64_t devices = Given("system.nodes", 0) * around_.devices_per_node;
+        pp_ * around_.Int("strategy.tp", 1) * around_.Int("strategy.cp", 1);
+    const int64_t devices =
+        around_.Int("system.nodes", 0) * around_.devices_per_node;
     if (dp_ == 0 && devices > 0) {
       if (devices % each != 0) {
         return keys_.Refused(
@@ -59,21 +63,15 @@ class DeepSpeedFile {
     PW_RETURN_IF_ERROR(Zero());
     PW_RETURN_IF_ERROR(Checkpoint());
     Types();
+    // PipelineEngine's TrainSchedule; without a pipeline there is no order.
+    if (!around_.Gives("schedule.file")) {
+      keys_.Set("schedule.name", "1f1b", kMicro);
+    }
     keys_.Set("strategy.framework", "deepspeed", kMicro);
     return keys_.Finish();
   }
 
  private:
-  int64_t Given(const char* field, int64_t fallback) const {
-    int64_t value = fallback;
-    const auto found = around_.given.find(field);
-    if (found != around_.given.end() &&
-        !absl::SimpleAtoi(found->second, &value)) {
-      value = fallback;
-    }
-    return value;
-  }
-
   // "auto" is the trainer's to say.
   absl::StatusOr<int64_t> Size(const char* id) {
     if (keys_.Text(id) == "auto") return 0;
@@ -162,8 +160,12 @@ class DeepSpeedFile {
     if (type == "fp32") {
       keys_.NotModelled("communication_data_type", "reductions in fp32");
     }
-    keys_.On("bf16.enabled");
-    keys_.On("fp16.enabled");
+    const bool bf16 = keys_.On("bf16.enabled");
+    if (!keys_.On("fp16.enabled") && !bf16) {
+      keys_.NotModelled("bf16.enabled",
+                        "without it and fp16 training is in fp32; 16 bit is "
+                        "taken");
+    }
   }
 
   KeyReader& keys_;
@@ -180,7 +182,7 @@ absl::StatusOr<ForeignArgs> ReadDeepSpeed(std::vector<GivenKey> keys,
                                           const ForeignSurroundings& around) {
   KeyReader reader(KeyTable::Of("deepspeed"), "DeepSpeed", "0.19.6", "0.16.5",
                    path, said);
-  reader.Take(std::move(keys));
+  PW_RETURN_IF_ERROR(reader.Take(std::move(keys)));
   return DeepSpeedFile(&reader, around).Read();
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "sim/base/check.h"
@@ -83,6 +84,9 @@ class BridgeOverrides {
       }
       if (row->type == "bool") {
         wanted_[path] = "false";
+      } else if (section == "optimizer" && absl::EndsWith(name, "_dtype")) {
+        // Others are refused without the precision-aware optimizer.
+        wanted_[path] = row->DefaultOf("main");
       } else if (row->DefaultOf("main").empty()) {
         wanted_[path] = "null";
       }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,6 +38,10 @@ struct ForeignSurroundings {
   std::map<std::string, std::string> given;
   // Devices of a node, from --system; 0: unknown.
   int devices_per_node = 0;
+
+  bool Gives(const std::string& field) const { return given.count(field) > 0; }
+  // A number that the command line gives, else `fallback`.
+  int64_t Int(const std::string& field, int64_t fallback) const;
 };
 
 // `path` and content tell the forms apart. Error: kInvalidArgument "FILE:LINE:

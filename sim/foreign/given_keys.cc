@@ -1,8 +1,10 @@
 #include "sim/foreign/given_keys.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -10,7 +12,6 @@
 #include "absl/strings/strip.h"
 #include "sim/base/status.h"
 #include "sim/config/config_tree.h"
-#include "sim/foreign/shell_words.h"
 
 #define TOML_EXCEPTIONS 0
 #define TOML_ENABLE_FORMATTERS 0
@@ -30,10 +31,32 @@ std::string Scalars(const ConfigNode& node) {
   return absl::StrJoin(items, ",");
 }
 
+// The scalar that a dump writes as an object: {_target_: torch.bfloat16,
+// _call_: false}, or with _name_ the member of an enum. Null for a section.
+std::optional<ConfigNode> ObjectValue(const ConfigNode& node) {
+  const ConfigNode* name = nullptr;
+  const ConfigNode* target = nullptr;
+  bool is_value = false;
+  for (const ConfigNode::Entry& entry : node.entries) {
+    if (!absl::StartsWith(entry.key, "_")) return std::nullopt;
+    if (entry.key == "_target_") target = &entry.value;
+    if (entry.key == "_args_" && !entry.value.items.empty() && !name) {
+      name = &entry.value.items[0];
+    }
+    if (entry.key == "_name_") name = &entry.value;
+    is_value |= entry.key == "_call_";
+  }
+  if (!target || !is_value) return std::nullopt;
+  ConfigNode value = name ? *name : *target;
+  if (!name) value.text = value.text.substr(value.text.rfind('.') + 1);
+  return value;
+}
+
 void Collect(const ConfigNode& node, const std::string& section,
              std::vector<GivenKey>* keys) {
   for (const ConfigNode::Entry& entry : node.entries) {
-    const ConfigNode& value = entry.value;
+    const std::optional<ConfigNode> object = ObjectValue(entry.value);
+    const ConfigNode& value = object ? *object : entry.value;
     if (value.kind == ConfigNode::Kind::kMap) {
       Collect(value, Joined(section, entry.key), keys);
       continue;
@@ -108,6 +131,60 @@ void Collect(const toml::table& table, const std::string& section,
   }
 }
 
+// "model.num_layers=4", "+model.num_layers=4"; behind a program also
+// "mixed_precision=bf16_mixed".
+bool IsOverride(absl::string_view word, bool behind_program) {
+  while (absl::ConsumePrefix(&word, "+")) continue;
+  const absl::string_view name = word.substr(0, word.find('='));
+  if (name.size() == word.size() || name.empty() ||
+      !absl::ascii_islower(name[0])) {
+    return false;
+  }
+  return std::all_of(name.begin(), name.end(),
+                     [](char letter) {
+                       return absl::ascii_isalnum(letter) || letter == '_' ||
+                              letter == '.';
+                     }) &&
+         (behind_program || absl::StrContains(name, "."));
+}
+
+// Words of commands that say something are no keys; a command or flags within
+// quotes are several words.
+std::vector<ShellWord> TrainingWords(std::vector<ShellWord> words) {
+  std::vector<ShellWord> out;
+  bool prints = false;
+  for (ShellWord& word : words) {
+    if (word.is_first) prints = word.text == "echo" || word.text == "printf";
+    if (prints) continue;
+    const size_t blank = word.text.find_first_of(" \t\n");
+    const bool several =
+        blank != std::string::npos &&
+        (absl::StrContains(word.text, " --") ||
+         (absl::StartsWith(word.text, "--") && word.text.find('=') > blank));
+    if (!several) {
+      out.push_back(std::move(word));
+      continue;
+    }
+    for (const absl::string_view part : absl::StrSplit(
+             word.text, absl::ByAnyChar(" \t\n"), absl::SkipEmpty())) {
+      ShellWord each = word;
+      each.text = std::string(part);
+      out.push_back(std::move(each));
+      word.is_first = false;
+    }
+  }
+  return out;
+}
+
+// Words that no flag has as a value: programs, short options, redirections.
+bool EndsValues(absl::string_view word) {
+  const size_t sign = word.find_first_not_of("0123456789&");
+  return absl::EndsWith(word, ".py") ||
+         (word.size() > 1 && word[0] == '-' && absl::ascii_isalpha(word[1])) ||
+         (sign != absl::string_view::npos &&
+          (word[sign] == '>' || word[sign] == '<'));
+}
+
 }  // namespace
 
 std::string GivenKey::Spelled() const {
@@ -116,39 +193,55 @@ std::string GivenKey::Spelled() const {
 
 std::vector<GivenKey> KeysOfShell(absl::string_view text,
                                   const Environment& environment) {
+  const std::vector<ShellWord> words =
+      TrainingWords(ShellWords(text, environment));
+  std::set<int> programs;  // commands that run Python
+  for (const ShellWord& word : words) {
+    if (absl::EndsWith(word.text, ".py") || word.text == "-m") {
+      programs.insert(word.command);
+    }
+  }
   std::vector<GivenKey> keys;
-  bool open = false;  // do words belong to the last flag?
-  for (const ShellWord& word : ShellWords(text, environment)) {
+  bool open = false;     // do words belong to the last flag?
+  bool running = false;  // has the command named its program?
+  for (const ShellWord& word : words) {
     absl::string_view rest = word.text;
-    open &= !word.is_first;
-    const size_t equals = rest.find('=');
+    if (word.is_first) open = running = false;
+    GivenKey key = {
+        .line = word.line,
+        .program = programs.count(word.command) > 0 ? word.command : 0,
+        .branches = word.branches,
+        .ambiguous = word.ambiguous};
     if (absl::ConsumePrefix(&rest, "--") && !rest.empty()) {
       const size_t sign = rest.find('=');
-      GivenKey key = {.name = std::string(rest.substr(0, sign)),
-                      .is_flag = true,
-                      .line = word.line};
+      key.name = std::string(rest.substr(0, sign));
+      key.is_flag = true;
       if (sign != absl::string_view::npos) {
         key.values.emplace_back(rest.substr(sign + 1));
       }
       keys.push_back(std::move(key));
       open = true;
-    } else if (equals != absl::string_view::npos &&
-               absl::StrContains(rest.substr(0, equals), '.') &&
-               !absl::StrContains(rest.substr(0, equals), '/')) {
+    } else if (IsOverride(rest, running)) {
+      // Hydra's signs for a key that is new, or new or not.
+      while (absl::ConsumePrefix(&rest, "+")) continue;
+      const size_t equals = rest.find('=');
       const absl::string_view name = rest.substr(0, equals);
       const size_t dot = name.rfind('.');
-      keys.push_back({.section = std::string(name.substr(0, dot)),
-                      .name = std::string(name.substr(dot + 1)),
-                      .values = {std::string(rest.substr(equals + 1))},
-                      .line = word.line});
-      keys.back().is_null =
-          keys.back().values[0] == "null" || keys.back().values[0] == "None";
+      key.section =
+          std::string(dot == std::string::npos ? "" : name.substr(0, dot));
+      key.name =
+          std::string(dot == std::string::npos ? name : name.substr(dot + 1));
+      key.values = {std::string(rest.substr(equals + 1))};
+      key.is_null = key.values[0] == "null" || key.values[0] == "None";
+      keys.push_back(std::move(key));
       open = false;
-    } else if (open && !absl::EndsWith(word.text, ".py")) {
+    } else if (open && !EndsValues(word.text)) {
       keys.back().values.push_back(word.text);
+      if (keys.back().ambiguous.empty()) keys.back().ambiguous = word.ambiguous;
     } else {
       open = false;
     }
+    running |= absl::EndsWith(word.text, ".py") || word.text == "-m";
   }
   return keys;
 }

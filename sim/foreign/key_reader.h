@@ -31,8 +31,11 @@ class KeyReader {
             const char* before, std::string path, std::set<std::string> said);
 
   // Takes the file's keys; of one that stands several times the last. Those
-  // that the table does not know are noted.
-  void Take(std::vector<GivenKey> given);
+  // that the table does not know are noted. Errors: kInvalidArgument for what
+  // the framework's parser refuses (a type, a choice, a value of a switch), and
+  // for a script of which it is not clear what runs: two training commands, two
+  // values in branches that exclude each other.
+  absl::Status Take(std::vector<GivenKey> given);
   // The key of a file as another one would have it; of no line of its own.
   void Assume(absl::string_view id, std::string value);
   void Forget(absl::string_view id);
@@ -49,11 +52,21 @@ class KeyReader {
   absl::StatusOr<int64_t> Int(absl::string_view id, int64_t fallback,
                               int64_t least = 1);
   std::optional<double> Number(absl::string_view id);
+  // Text as the field of the row has it: by the row's values.
+  std::string Mapped(absl::string_view id);
+  std::string Mapped(absl::string_view id, const std::string& value) const;
 
   // Sets a field that no comment line has said.
   void Set(absl::string_view field, absl::string_view value,
            absl::string_view id);
-  // The same of a value that stands in no key; `why` names it in the note.
+  // Sets the field that each row names, to what the file or the framework's
+  // default says.
+  void Apply(const std::vector<std::string>& ids);
+  // Passes over all keys whose fields begin so: something else gives them.
+  void Ignore(const std::vector<std::string>& fields);
+  // The keys do nothing in this file; `why`: "without experts".
+  void Unused(const std::vector<std::string>& ids, absl::string_view why);
+  // Sets a field to what stands in no key; `why` names it in the note.
   void SetDefault(absl::string_view field, absl::string_view value,
                   absl::string_view why);
   bool IsSaid(absl::string_view field) const;
@@ -82,6 +95,11 @@ class KeyReader {
     GivenKey given;
     std::string text;
   };
+  absl::Status CheckValue(const ForeignKey& key, const Value& value) const;
+  absl::Status CheckScript(const ForeignKey& key, const Value& before,
+                           const Value& after);
+  void Apply(const ForeignKey& key, const std::string& text);
+  FieldPlace PlaceOf(const GivenKey& given) const;
   absl::Status RefusedBy(absl::string_view version,
                          const std::map<std::string, std::string>& known);
   absl::Status CheckRule(const ForeignRule& rule,
@@ -103,6 +121,8 @@ class KeyReader {
   std::vector<std::string> unknown_;
   std::vector<std::string> not_modelled_;
   std::vector<std::string> defaults_;
+  std::vector<std::string> without_effect_;
+  std::map<int, int> shared_by_program_;  // keys that an earlier one has, too
   ForeignArgs out_;
 };
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
@@ -136,14 +137,23 @@ std::string ForeignKey::DefaultOf(absl::string_view version) const {
   return defaults.empty() ? "" : defaults.back().second;
 }
 
+const std::string* ForeignKey::WordOf(const std::string& value) const {
+  auto word = values.find(value);
+  double number = 0;
+  if (word == values.end() && absl::SimpleAtod(value, &number)) {
+    word = values.find(number > 0 ? ">0" : number == 0 ? "0" : value);
+  }
+  return word == values.end() ? nullptr : &word->second;
+}
+
 bool ForeignKey::IsNeutral(const std::string& value,
                            absl::string_view version) const {
   const auto same = [&value](absl::string_view other) {
     return absl::EqualsIgnoreCase(value, other) ||
            (value.empty() && other == "[]");
   };
-  const auto word = values.find(value);
-  if (word != values.end()) return word->second == "none";
+  const std::string* const word = WordOf(value);
+  if (word != nullptr) return *word == "none";
   const auto neutral = values.find("neutral");
   if (neutral != values.end()) {
     for (const absl::string_view other : absl::StrSplit(neutral->second, '|')) {

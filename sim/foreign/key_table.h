@@ -41,6 +41,9 @@ struct ForeignKey {
   std::string id() const;
   // Default of a version, or of the newest that has the key; "" for none.
   std::string DefaultOf(absl::string_view version) const;
+  // The value as the row's values have it, "0" and ">0" for numbers; null for
+  // none.
+  const std::string* WordOf(const std::string& value) const;
   // Does the value, of an unmodelled key, change nothing?
   bool IsNeutral(const std::string& value, absl::string_view version) const;
 };

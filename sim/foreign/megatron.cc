@@ -5,7 +5,6 @@
 #include "sim/foreign/megatron.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <optional>
 #include <utility>
@@ -27,36 +26,41 @@
 namespace pipewright {
 namespace {
 
-// Sizes that a key gives as they are.
-struct SizeRow {
-  const char* id;
-  const char* field;
-};
-constexpr SizeRow kSizes[] = {
-    {"num_layers", "model.layers"},         {"hidden_size", "model.hidden"},
-    {"num_attention_heads", "model.heads"}, {"kv_channels", "model.head_dim"},
-    {"mtp_num_layers", "model.mtp_layers"},
-};
-constexpr SizeRow kExpertSizes[] = {
-    {"num_experts", "model.experts"},
-    {"moe_router_topk", "model.experts_per_token"},
-    {"moe_shared_expert_intermediate_size", "model.shared_ffn_hidden"},
-};
-constexpr SizeRow kLatentSizes[] = {
-    {"q_lora_rank", "model.q_lora_rank"},
-    {"kv_lora_rank", "model.kv_lora_rank"},
-    {"qk_head_dim", "model.qk_nope_head_dim"},
-    {"qk_pos_emb_head_dim", "model.qk_rope_head_dim"},
-    {"v_head_dim", "model.v_head_dim"},
-};
+using Ids = std::vector<std::string>;
+
+// Keys of the model's parts, whose fields stand in their rows.
+const Ids& ExpertIds() {
+  static const auto* const ids = new Ids{"num_experts", "moe_router_topk",
+                                         "moe_shared_expert_intermediate_size"};
+  return *ids;
+}
+const Ids& LatentIds() {
+  static const auto* const ids =
+      new Ids{"q_lora_rank", "kv_lora_rank", "qk_head_dim",
+              "qk_pos_emb_head_dim", "v_head_dim"};
+  return *ids;
+}
+
+// "[attn, 'mlp']" or a list as words.
+Ids WordsOf(const Ids& list) {
+  return absl::StrSplit(absl::StrJoin(list, ","), absl::ByAnyChar(",[]'\" "),
+                        absl::SkipEmpty());
+}
 
 class MegatronFile {
  public:
   MegatronFile(KeyReader* keys, const ForeignSurroundings& around,
-               bool is_recipe)
-      : keys_(*keys), around_(around), is_recipe_(is_recipe) {}
+               bool is_recipe, std::map<std::string, std::string> known = {})
+      : keys_(*keys),
+        around_(around),
+        is_recipe_(is_recipe),
+        known_(std::move(known)) {}
 
   absl::StatusOr<ForeignArgs> Read() {
+    // The old word for it.
+    if (keys_.On("use_rotary_position_embeddings")) {
+      keys_.Assume("position_embedding_type", "rope");
+    }
     PW_RETURN_IF_ERROR(Degrees());
     PW_RETURN_IF_ERROR(Devices());
     PW_RETURN_IF_ERROR(keys_.CheckRules(Known()));
@@ -78,8 +82,7 @@ class MegatronFile {
  private:
   bool named() const {
     return keys_.IsSaid("model.preset") || keys_.IsSaid("model.hf") ||
-           around_.given.count("model.preset") > 0 ||
-           around_.given.count("model.hf") > 0;
+           around_.Gives("model.preset") || around_.Gives("model.hf");
   }
   bool has_experts() { return keys_.Has("num_experts"); }
 
@@ -94,12 +97,7 @@ class MegatronFile {
           {"strategy.pp", &pp_},
           {"strategy.cp", &cp_},
           {"strategy.microbatch_size", &size_}}) {
-      const auto given = around_.given.find(field);
-      int64_t other = 0;
-      if (given != around_.given.end() &&
-          absl::SimpleAtoi(given->second, &other) && other > 0) {
-        *value = other;
-      }
+      *value = std::max<int64_t>(around_.Int(field, *value), 1);
     }
     keys_.Set("strategy.tp", absl::StrCat(tp_), "tensor_model_parallel_size");
     keys_.Set("strategy.pp", absl::StrCat(pp_), "pipeline_model_parallel_size");
@@ -113,20 +111,40 @@ class MegatronFile {
     return absl::OkStatus();
   }
 
+  // "1:4" of torchrun is elastic; "gpu" and "auto" are all of a node.
+  absl::StatusOr<int64_t> Launched(const char* id) {
+    const std::string text = keys_.Text(id);
+    const std::vector<std::string> range = absl::StrSplit(text, ':');
+    int64_t value = 0;
+    // What a command or a variable would say stands beside the file.
+    const bool beside = absl::string_view(id) == "nnodes"
+                            ? around_.Gives("system.nodes")
+                            : around_.devices_per_node > 0;
+    if (text.empty() || text == "gpu" || text == "auto" ||
+        (beside && text.find_first_of("$`") != std::string::npos)) {
+      return 0;
+    }
+    if (!absl::SimpleAtoi(range.back(), &value) || value < 1 ||
+        value > kMostForeignNumber) {
+      return keys_.Wrong(
+          id, absl::StrCat("an integer from 1 to ", kMostForeignNumber,
+                           "; a variable by --env NAME=VALUE"));
+    }
+    if (range.size() > 1 && range[0] != range[1]) {
+      if (beside) return 0;
+      return keys_.Wrong(id,
+                         "one number: an elastic job takes --nodes beside "
+                         "the file");
+    }
+    return value;
+  }
   // Replicas follow from the devices.
   absl::Status Devices() {
-    PW_ASSIGN_OR_RETURN(const int64_t nodes, keys_.Int("nnodes", 0));
-    PW_ASSIGN_OR_RETURN(int64_t per_node, keys_.Int("nproc_per_node", 0));
+    PW_ASSIGN_OR_RETURN(const int64_t nodes, Launched("nnodes"));
+    PW_ASSIGN_OR_RETURN(int64_t per_node, Launched("nproc_per_node"));
     if (per_node == 0) per_node = around_.devices_per_node;
     if (nodes > 0) keys_.Set("system.nodes", absl::StrCat(nodes), "nnodes");
-    int64_t given_nodes = nodes;
-    const auto said = around_.given.find("system.nodes");
-    if (said != around_.given.end()) {
-      PW_RETURN_IF_ERROR(absl::SimpleAtoi(said->second, &given_nodes)
-                             ? absl::OkStatus()
-                             : BadValue("--nodes", said->second, "an integer"));
-    }
-    world_ = given_nodes * per_node;
+    world_ = around_.Int("system.nodes", nodes) * per_node;
     if (world_ == 0 && keys_.Has("data_parallel_size")) {
       PW_ASSIGN_OR_RETURN(dp_, keys_.Int("data_parallel_size", 0));
       world_ = dp_ * tp_ * pp_ * cp_;
@@ -172,7 +190,7 @@ class MegatronFile {
 
   // What Megatron computes from its keys before it checks them.
   std::map<std::string, std::string> Known() {
-    std::map<std::string, std::string> known;
+    std::map<std::string, std::string> known = known_;
     const auto take = [&known](const char* name, int64_t value) {
       known[name] = value > 0 ? absl::StrCat(value) : "";
     };
@@ -187,6 +205,11 @@ class MegatronFile {
     const int64_t chunks = Chunks();
     take("virtual_pipeline_model_parallel_size", chunks > 1 ? chunks : 0);
     if (chunks == 1) known["overlap_p2p_comm"] = "false";
+    // What is not overlapped is batched.
+    if (!is_recipe_ || !keys_.Has("batch_p2p_comm")) {
+      known["batch_p2p_comm"] =
+          chunks > 1 && keys_.On("overlap_p2p_comm") ? "false" : "true";
+    }
     const int64_t group = Whole("microbatch_group_size_per_vp_stage");
     take("microbatch_group_size_per_vp_stage", group > 0 ? group : pp_);
     known["ffn_hidden_size"] = FeedForwardWidth();
@@ -196,25 +219,21 @@ class MegatronFile {
     return known;
   }
 
-  void Sizes(absl::Span<const SizeRow> rows) {
-    for (const SizeRow& row : rows) {
-      const std::string value = keys_.Text(row.id);
-      if (!value.empty()) keys_.Set(row.field, value, row.id);
-    }
-  }
   void Switch(const char* field, bool on, const char* id) {
     keys_.Set(field, on ? "true" : "false", id);
   }
 
   absl::Status Model() {
     if (named() || !keys_.Has("num_layers")) {
-      if (keys_.Has("seq_length")) {
-        keys_.Set("strategy.sequence", keys_.Text("seq_length"), "seq_length");
-      }
+      keys_.Apply({"seq_length"});
       Beside();
       return absl::OkStatus();
     }
-    Sizes(kSizes);
+    keys_.Apply({"num_layers", "hidden_size", "num_attention_heads",
+                 "kv_channels", "mtp_num_layers", "normalization",
+                 keys_.Has("share_embeddings_and_output_weights")
+                     ? "share_embeddings_and_output_weights"
+                     : "untie_embeddings_and_output_weights"});
     if (keys_.Has("seq_length")) {
       keys_.Set("model.sequence", keys_.Text("seq_length"), "seq_length");
     }
@@ -232,23 +251,21 @@ class MegatronFile {
     PW_RETURN_IF_ERROR(FeedForward());
     PW_RETURN_IF_ERROR(Vocabulary());
     const bool latent = keys_.On("multi_latent_attention");
-    if (latent) Sizes(kLatentSizes);
-    for (const SizeRow& row : kLatentSizes) keys_.Has(row.id);
-    const bool gated = Gated();
-    Switch("model.gated", gated, "swiglu");
-    Switch("model.tied_embeddings",
-           !keys_.On("untie_embeddings_and_output_weights"),
-           "untie_embeddings_and_output_weights");
-    const bool bias = keys_.On("add_bias_linear");
-    Switch("model.bias", bias, "add_bias_linear");
-    const bool in_bias = keys_.On("add_qkv_bias") || bias;
-    const bool norms = keys_.On("qk_layernorm");
-    if (!latent) {
-      Switch("model.qkv_bias", in_bias, "add_qkv_bias");
-      Switch("model.qk_norm", norms, "qk_layernorm");
+    if (latent) {
+      keys_.Apply(LatentIds());
+    } else {
+      keys_.Unused(LatentIds(), "without multi_latent_attention");
+      Switch("model.qkv_bias",
+             keys_.On("add_qkv_bias") || keys_.On("add_bias_linear"),
+             "add_qkv_bias");
+      keys_.Apply({"qk_layernorm"});
     }
-    Switch("model.layer_norm", keys_.Text("normalization") == "LayerNorm",
-           "normalization");
+    Switch("model.gated",
+           keys_.On("swiglu") ||
+               (is_recipe_ && keys_.On("gated_linear_unit")) ||
+               keys_.On("quick_geglu"),
+           "swiglu");
+    keys_.Apply({"add_bias_linear"});
     Switch("model.dropout",
            keys_.Number("hidden_dropout").value_or(0) > 0 ||
                keys_.Number("attention_dropout").value_or(0) > 0,
@@ -259,32 +276,8 @@ class MegatronFile {
 
   // The model is the command line's or a comment line's.
   void Beside() {
-    for (const SizeRow& row : kSizes) keys_.Has(row.id);
-    for (const SizeRow& row : kExpertSizes) keys_.Has(row.id);
-    for (const SizeRow& row : kLatentSizes) keys_.Has(row.id);
-    for (const char* id : {"ffn_hidden_size",
-                           "moe_ffn_hidden_size",
-                           "num_query_groups",
-                           "group_query_attention",
-                           "vocab_size",
-                           "padded_vocab_size",
-                           "make_vocab_size_divisible_by",
-                           "swiglu",
-                           "add_bias_linear",
-                           "add_qkv_bias",
-                           "qk_layernorm",
-                           "normalization",
-                           "hidden_dropout",
-                           "attention_dropout",
-                           "multi_latent_attention",
-                           "moe_layer_freq",
-                           "untie_embeddings_and_output_weights",
-                           "position_embedding_type",
-                           "max_position_embeddings",
-                           "window_size",
-                           "window_attn_skip_freq"}) {
-      keys_.Has(id);
-    }
+    keys_.Ignore({"model.", "@attention", "@dropout", "@positions",
+                  "@vocabulary", "@window"});
     if (keys_.Has("num_layers")) {
       keys_.Note(
           "the model is the one that is named; sizes of the file are taken to "
@@ -292,33 +285,23 @@ class MegatronFile {
     }
   }
 
-  bool Gated() {
-    return keys_.On("swiglu") ||
-           (is_recipe_ && keys_.On("gated_linear_unit")) ||
-           keys_.On("quick_geglu");
-  }
-
   absl::Status FeedForward() {
-    PW_ASSIGN_OR_RETURN(const int64_t hidden, keys_.Int("hidden_size", 0));
-    std::string width = keys_.Text("ffn_hidden_size");
-    if (width.empty() && hidden > 0) {
-      // Two matrices in front instead of one: two thirds, in steps of 64.
-      const bool thirds = !is_recipe_ && keys_.On("swiglu");
-      width = absl::StrCat(thirds ? 4 * hidden * 2 / 3 / 64 * 64 : 4 * hidden);
-      keys_.SetDefault(
-          "model.ffn_hidden", width,
-          thirds ? "8/3 of hidden_size, in steps of 64" : "4 * hidden_size");
+    const std::string width = FeedForwardWidth();
+    if (keys_.Has("ffn_hidden_size") || width.empty()) {
+      keys_.Apply({"ffn_hidden_size"});
     } else {
-      keys_.Set("model.ffn_hidden", width, "ffn_hidden_size");
+      keys_.SetDefault("model.ffn_hidden", width,
+                       !is_recipe_ && keys_.On("swiglu")
+                           ? "8/3 of hidden_size, in steps of 64"
+                           : "4 * hidden_size");
     }
     if (!has_experts()) return absl::OkStatus();
-    Sizes(kExpertSizes);
-    const std::string expert = keys_.Text("moe_ffn_hidden_size");
-    if (expert.empty()) {
+    keys_.Apply(ExpertIds());
+    if (keys_.Has("moe_ffn_hidden_size")) {
+      keys_.Apply({"moe_ffn_hidden_size"});
+    } else {
       keys_.SetDefault("model.expert_ffn_hidden", width,
                        "moe_ffn_hidden_size is ffn_hidden_size");
-    } else {
-      keys_.Set("model.expert_ffn_hidden", expert, "moe_ffn_hidden_size");
     }
     return DenseLayers();
   }
@@ -364,7 +347,7 @@ class MegatronFile {
     if (keys_.Has("padded_vocab_size")) {
       keys_.Set("model.vocabulary", keys_.Text("padded_vocab_size"),
                 "padded_vocab_size");
-      keys_.Has("vocab_size");
+      keys_.Unused({"vocab_size"}, "padded_vocab_size wins");
       return absl::OkStatus();
     }
     if (!is_recipe_ || keys_.On("should_pad_vocab")) {
@@ -374,8 +357,7 @@ class MegatronFile {
       keys_.Set("model.vocabulary", keys_.Text("vocab_size"), "vocab_size");
       return absl::OkStatus();
     }
-    if (around_.given.count("model.vocabulary") > 0 ||
-        keys_.IsSaid("model.vocabulary")) {
+    if (around_.Gives("model.vocabulary") || keys_.IsSaid("model.vocabulary")) {
       return absl::OkStatus();
     }
     return MissingValue(
@@ -386,8 +368,10 @@ class MegatronFile {
 
   void Positions() {
     const std::string type = keys_.Text("position_embedding_type");
-    keys_.Has("max_position_embeddings");
-    if (type != "learned_absolute") return;
+    if (type != "learned_absolute") {
+      keys_.Unused({"max_position_embeddings"}, "without learned positions");
+      return;
+    }
     const std::string rows = keys_.Text("max_position_embeddings");
     const std::string value = rows.empty() ? keys_.Text("seq_length") : rows;
     if (value.empty()) return;
@@ -446,7 +430,7 @@ class MegatronFile {
       if ((layers_ + extra) % (pp_ * each) != 0) {
         return keys_.Wrong(kEach, "a divisor of the layers of a rank");
       }
-      vpp = (layers_ + extra) / (pp_ * each);
+      if (layers_ > 0) vpp = (layers_ + extra) / (pp_ * each);
     }
     if (!layout.empty()) {
       const int64_t stages = CountStages(layout);
@@ -471,7 +455,13 @@ class MegatronFile {
         !keys_.On("overlap_p2p_comm")) {
       keys_.Set("strategy.waiting", "batched", "overlap_p2p_comm");
     }
-    keys_.Has("batch_p2p_comm");
+    keys_.Unused({"batch_p2p_comm"}, "overlap_p2p_comm decides");
+    constexpr char kGroup[] = "microbatch_group_size_per_vp_stage";
+    if (vpp > 1) {
+      keys_.Apply({kGroup});
+    } else {
+      keys_.Unused({kGroup}, "without virtual stages");
+    }
     return absl::OkStatus();
   }
 
@@ -588,11 +578,8 @@ class MegatronFile {
 
   absl::Status Batch() {
     PW_ASSIGN_OR_RETURN(int64_t batch, keys_.Int("global_batch_size", 0));
-    const auto said = around_.given.find("strategy.dp");
-    if (said != around_.given.end()) {
-      PW_RETURN_IF_ERROR(absl::SimpleAtoi(said->second, &dp_)
-                             ? absl::OkStatus()
-                             : BadValue("--dp", said->second, "an integer"));
+    if (around_.Gives("strategy.dp")) {
+      dp_ = around_.Int("strategy.dp", 0);
     } else if (dp_ > 0) {
       keys_.Set("strategy.dp", absl::StrCat(dp_), "nnodes");
     }
@@ -604,8 +591,8 @@ class MegatronFile {
       }
       return absl::OkStatus();
     }
-    if (around_.given.count("strategy.microbatches") > 0 ||
-        around_.given.count("strategy.global_batch") > 0) {
+    if (around_.Gives("strategy.microbatches") ||
+        around_.Gives("strategy.global_batch")) {
       return absl::OkStatus();
     }
     if (batch == 0) {
@@ -624,26 +611,19 @@ class MegatronFile {
   }
 
   void Experts() {
-    for (const char* id :
-         {"moe_ffn_hidden_size", "moe_router_topk", "moe_layer_freq",
-          "moe_shared_expert_intermediate_size"}) {
-      keys_.Has(id);
-    }
     if (!has_experts() && !named()) {
-      for (const char* id :
-           {"expert_model_parallel_size", "expert_tensor_parallel_size",
-            "moe_token_dispatcher_type", "moe_grouped_gemm"}) {
-        keys_.Has(id);
-      }
+      keys_.Unused(ExpertIds(), "without experts");
+      keys_.Unused({"moe_ffn_hidden_size", "moe_layer_freq",
+                    "expert_model_parallel_size", "expert_tensor_parallel_size",
+                    "moe_token_dispatcher_type", "moe_grouped_gemm"},
+                   "without experts");
       return;
     }
     if (keys_.Has("expert_model_parallel_size")) {
-      keys_.Set("strategy.ep", keys_.Text("expert_model_parallel_size"),
-                "expert_model_parallel_size");
+      keys_.Apply({"expert_model_parallel_size"});
     }
     if (keys_.Has("expert_tensor_parallel_size")) {
-      keys_.Set("strategy.etp", keys_.Text("expert_tensor_parallel_size"),
-                "expert_tensor_parallel_size");
+      keys_.Apply({"expert_tensor_parallel_size"});
     } else if (is_recipe_ && tp_ > 1 &&
                Whole("expert_model_parallel_size") > 1) {
       // Flags take tp in its place.
@@ -652,7 +632,12 @@ class MegatronFile {
     }
     const std::string dispatcher = keys_.Text("moe_token_dispatcher_type");
     const bool deepep = dispatcher == "flex" || keys_.On("moe_enable_deepep");
-    keys_.Has("moe_flex_dispatcher_backend");
+    if (!deepep) {
+      keys_.Unused({"moe_flex_dispatcher_backend"},
+                   "without the dispatcher flex");
+    } else {
+      keys_.Has("moe_flex_dispatcher_backend");
+    }
     if (deepep) {
       keys_.Set("strategy.dispatch", "once", "moe_token_dispatcher_type");
     } else if (dispatcher == "allgather") {
@@ -669,12 +654,9 @@ class MegatronFile {
                         "without it experts run one after the other; grouped "
                         "products are taken");
     }
-    if (keys_.On("overlap_moe_expert_parallel_comm")) {
-      keys_.Set("strategy.overlap_experts", "true",
-                "overlap_moe_expert_parallel_comm");
-    }
-    if (keys_.Has("moe_router_num_groups") &&
-        keys_.Has("moe_router_group_topk")) {
+    if (!keys_.Has("moe_router_group_topk")) {
+      keys_.Unused({"moe_router_num_groups"}, "without moe_router_group_topk");
+    } else if (keys_.Has("moe_router_num_groups")) {
       keys_.Set("strategy.expert_nodes", keys_.Text("moe_router_group_topk"),
                 "moe_router_group_topk");
     }
@@ -686,14 +668,12 @@ class MegatronFile {
     // It acts with Megatron's FSDP alone; recipes set it without, too.
     const bool fsdp =
         keys_.On("use_megatron_fsdp") || keys_.On("use_custom_fsdp");
-    const std::string strategy = keys_.Text("data_parallel_sharding_strategy");
     if (fsdp) {
-      sharding = strategy == "optim"                ? "zero1"
-                 : strategy == "optim_grads"        ? "zero2"
-                 : strategy == "optim_grads_params" ? "fsdp"
-                                                    : "ddp";
+      sharding = keys_.Mapped("data_parallel_sharding_strategy");
+    } else {
+      keys_.Unused({"data_parallel_sharding_strategy"},
+                   "without Megatron's FSDP");
     }
-    keys_.On("overlap_param_gather");
     const bool overlaps = keys_.On("overlap_grad_reduce");
     if (keys_.On("use_torch_fsdp2")) sharding = "fsdp";
     if (dp_ == 1 && cp_ == 1) return;
@@ -767,12 +747,17 @@ class MegatronFile {
         keys_.Set("strategy.recompute_layers", absl::StrCat(layers),
                   "recompute_num_layers");
       }
+      keys_.Unused({"recompute_modules"}, "layers are recomputed whole");
       return absl::OkStatus();
     }
+    keys_.Unused({"recompute_method", "recompute_num_layers"},
+                 "without recompute_granularity full");
     const bool moe = keys_.On("moe_layer_recompute");
     if (granularity != "selective" && !keys_.On("recompute_activations") &&
         !moe) {
       keys_.Set("strategy.recompute", "none", "recompute_granularity");
+      keys_.Unused({"recompute_modules"},
+                   "without recompute_granularity selective");
       return absl::OkStatus();
     }
     RecomputeModules(modules, moe);
@@ -784,20 +769,15 @@ class MegatronFile {
     std::vector<std::string> names;
     if (moe && modules.empty()) names = {"core_attn"};
     if (moe) names.push_back("moe");
-    for (const std::string& given : modules) {
-      for (const absl::string_view module : absl::StrSplit(
-               absl::StrReplaceAll(
-                   given, {{"[", ""}, {"]", ""}, {"'", ""}, {"\"", ""}}),
-               absl::ByAnyChar(", "), absl::SkipEmpty())) {
-        const bool known =
-            absl::c_any_of(RecomputeModuleChoices(),
-                           [&](const auto& row) { return row.name == module; });
-        if (known) {
-          if (!absl::c_linear_search(names, module)) names.emplace_back(module);
-        } else {
-          keys_.NotModelled("recompute_modules",
-                            absl::StrCat("recomputation of ", module));
-        }
+    for (const std::string& module : WordsOf(modules)) {
+      const bool known =
+          absl::c_any_of(RecomputeModuleChoices(),
+                         [&](const auto& row) { return row.name == module; });
+      if (!known) {
+        keys_.NotModelled("recompute_modules",
+                          absl::StrCat("recomputation of ", module));
+      } else if (!absl::c_linear_search(names, module)) {
+        names.push_back(module);
       }
     }
     const bool none = names.empty() && !modules.empty();
@@ -809,100 +789,81 @@ class MegatronFile {
   }
 
   void Kernels() {
-    const std::string attention = keys_.Text("attention_backend");
-    if (attention == "unfused" || attention == "local") {
-      keys_.Set("strategy.attention", "unfused", "attention_backend");
-    }
-    keys_.On("use_flash_attn");
+    const std::string attention = keys_.Mapped("attention_backend");
+    if (attention != "flash") keys_.Apply({"attention_backend"});
+    keys_.Unused({"use_flash_attn"}, "attention_backend decides");
     Precision();
-    const std::string fusion = keys_.Text("cross_entropy_fusion_impl");
-    keys_.Set("strategy.fused_cross_entropy",
-              keys_.On("cross_entropy_loss_fusion") ? "true" : "false",
-              "cross_entropy_loss_fusion");
-    if (tp_ > 1 && keys_.On("tp_comm_overlap")) {
-      keys_.Set("strategy.overlap_tensor", "true", "tp_comm_overlap");
+    keys_.Apply({"cross_entropy_loss_fusion"});
+    if (tp_ == 1) {
+      keys_.Unused({"tp_comm_overlap"}, "without tensor parallelism");
     }
     Graphs();
     Offload();
   }
 
   void Precision() {
-    const std::string format = keys_.Text("fp8");
     keys_.On("bf16");
     keys_.On("fp16");
-    if (!format.empty() && format != "false") {
-      const std::string recipe = keys_.Text("fp8_recipe");
-      keys_.Set("strategy.precision",
-                recipe == "tensorwise"  ? "fp8-tensorwise"
-                : recipe == "blockwise" ? "fp8-block"
-                : recipe == "mxfp8"     ? "mxfp8"
-                                        : "fp8",
-                "fp8");
+    if (keys_.On("fp8")) {
+      keys_.Apply({"fp8_recipe"});
       if (keys_.On("fp8_param_gather")) {
         keys_.Set("strategy.narrow_weights", "true", "fp8_param_gather");
       }
-      if (keys_.On("fp8_dot_product_attention")) {
-        keys_.Set("strategy.fp8_attention", "true",
-                  "fp8_dot_product_attention");
-      }
       return;
     }
-    keys_.Has("fp8_recipe");
-    const std::string fp4 = keys_.Text("fp4");
-    keys_.Has("fp4_recipe");
-    if (!fp4.empty() && fp4 != "false") {
-      keys_.Set("strategy.precision", "nvfp4", "fp4");
+    keys_.Unused(
+        {"fp8_recipe", "fp8_dot_product_attention", "fp8_param_gather"},
+        "without fp8");
+    if (keys_.On("fp4")) {
+      keys_.Apply({"fp4_recipe"});
+    } else {
+      keys_.Unused({"fp4_recipe"}, "without fp4");
     }
   }
 
   void Graphs() {
-    std::string how = keys_.Text("cuda_graph_impl");
-    if (keys_.On("enable_cuda_graph")) how = "local";
-    if (keys_.On("external_cuda_graph")) how = "transformer_engine";
-    std::vector<std::string> scopes = keys_.List("cuda_graph_modules");
-    const std::vector<std::string> old = keys_.List("cuda_graph_scope");
-    scopes.insert(scopes.end(), old.begin(), old.end());
-    if (how.empty() || how == "none") return;
-    static const auto* const parts =
-        new std::map<std::string, std::string>{{"attn", "attention"},
-                                               {"mlp", "dense"},
-                                               {"moe_router", "router"},
-                                               {"moe_preprocess", "router"},
-                                               {"moe", "experts"}};
-    std::vector<std::string> kept;
-    for (const std::string& list : scopes) {
-      for (const absl::string_view scope : absl::StrSplit(
-               absl::StrReplaceAll(list, {{"[", ""}, {"]", ""}, {"'", ""}}),
-               absl::ByAnyChar(", "), absl::SkipEmpty())) {
-        const auto part = parts->find(std::string(scope));
-        if (part != parts->end() &&
-            std::find(kept.begin(), kept.end(), part->second) == kept.end()) {
-          kept.push_back(part->second);
+    std::string how = keys_.Mapped("cuda_graph_impl");
+    if (keys_.On("enable_cuda_graph") || keys_.On("external_cuda_graph")) {
+      how = "graphs";
+    }
+    Ids parts;
+    for (const char* id : {"cuda_graph_modules", "cuda_graph_scope"}) {
+      const bool given = keys_.Has(id);
+      for (const std::string& scope : given ? WordsOf(keys_.List(id)) : Ids()) {
+        for (std::string& part : WordsOf({keys_.Mapped(id, scope)})) {
+          if (part == "unmodelled") {
+            keys_.NotModelled(id, scope);
+          } else if (std::find(parts.begin(), parts.end(), part) ==
+                     parts.end()) {
+            parts.push_back(std::move(part));
+          }
         }
       }
     }
-    keys_.Set("strategy.launch", "graphs", "cuda_graph_impl");
-    if (kept.empty()) kept = {"attention", "dense", "router", "experts"};
-    keys_.Set("strategy.graph_parts", absl::StrJoin(kept, ","),
+    if (how != "graphs") {
+      keys_.Unused({"cuda_graph_modules", "cuda_graph_scope"},
+                   "without CUDA graphs");
+      return;
+    }
+    keys_.Set("strategy.launch", how, "cuda_graph_impl");
+    if (parts.empty()) parts = {"attention", "dense", "router", "experts"};
+    keys_.Set("strategy.graph_parts", absl::StrJoin(parts, ","),
               "cuda_graph_modules");
   }
 
   void Offload() {
-    if (keys_.On("optimizer_cpu_offload")) {
-      keys_.Set("strategy.optimizer_placement", "twinflow",
-                "optimizer_cpu_offload");
-      const std::string share = keys_.Text("optimizer_offload_fraction");
-      if (!share.empty()) {
-        keys_.Set("strategy.optimizer_ratio", share,
-                  "optimizer_offload_fraction");
-      }
+    if (!keys_.On("optimizer_cpu_offload")) {
+      keys_.Unused({"optimizer_offload_fraction"},
+                   "without optimizer_cpu_offload");
+      return;
     }
-    keys_.Has("optimizer_offload_fraction");
+    keys_.Apply({"optimizer_cpu_offload", "optimizer_offload_fraction"});
   }
 
   KeyReader& keys_;
   const ForeignSurroundings& around_;
   bool is_recipe_;
+  std::map<std::string, std::string> known_;
   int64_t tp_ = 1;
   int64_t pp_ = 1;
   int64_t cp_ = 1;
@@ -921,17 +882,18 @@ absl::StatusOr<ForeignArgs> ReadMegatron(std::vector<GivenKey> keys,
                                          const ForeignSurroundings& around) {
   KeyReader reader(KeyTable::Of("megatron"), "Megatron-LM", "main", "0.14",
                    path, said);
-  reader.Take(std::move(keys));
+  PW_RETURN_IF_ERROR(reader.Take(std::move(keys)));
   return MegatronFile(&reader, around, false).Read();
 }
 
 absl::StatusOr<ForeignArgs> ReadMegatronCore(
     std::vector<GivenKey> keys, const std::string& path,
-    const std::set<std::string>& said, const ForeignSurroundings& around) {
+    const std::set<std::string>& said, const ForeignSurroundings& around,
+    std::map<std::string, std::string> known) {
   KeyReader reader(KeyTable::Of("megatron"), "Megatron-Bridge", "main", "",
                    path, said);
-  reader.Take(std::move(keys));
-  return MegatronFile(&reader, around, true).Read();
+  PW_RETURN_IF_ERROR(reader.Take(std::move(keys)));
+  return MegatronFile(&reader, around, true, std::move(known)).Read();
 }
 
 }  // namespace pipewright

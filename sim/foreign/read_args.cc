@@ -104,6 +104,15 @@ absl::StatusOr<ForeignArgs> ReadForm(absl::string_view text,
 
 }  // namespace
 
+int64_t ForeignSurroundings::Int(const std::string& field,
+                                 int64_t fallback) const {
+  const auto found = given.find(field);
+  int64_t value = 0;
+  return found != given.end() && absl::SimpleAtoi(found->second, &value)
+             ? value
+             : fallback;
+}
+
 absl::StatusOr<ForeignArgs> ReadForeignArgs(absl::string_view text,
                                             const std::string& path,
                                             const ForeignSurroundings& around) {

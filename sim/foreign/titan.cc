@@ -73,7 +73,7 @@ class TitanFile {
 
  private:
   absl::Status Model() {
-    if (keys_.IsSaid("model.hf") || around_.given.count("model.hf") > 0) {
+    if (keys_.IsSaid("model.hf") || around_.Gives("model.hf")) {
       return absl::OkStatus();
     }
     const std::string name = keys_.Text("model.name");
@@ -92,6 +92,11 @@ class TitanFile {
     }
     if (keys_.IsSaid("model.preset") || flavor.empty()) return absl::OkStatus();
     const std::optional<TitanModel> model = FindTitanModel(name, flavor);
+    if (!model && estimates()) {
+      std::vector<std::string> allowed = TitanFlavors(name);
+      allowed.emplace_back("--model beside the file");
+      return keys_.Wrong("model.flavor", absl::StrJoin(allowed, ", "));
+    }
     if (!model) {
       keys_.Note(absl::StrCat("the model ", name, " ", flavor,
                               " is not known: give --model"));
@@ -135,9 +140,10 @@ class TitanFile {
     if (shard_ < -1 || shard_ == 0) {
       return keys_.Wrong(kShard, "-1, or an integer from 1 to 1048576");
     }
-    Override("strategy.tp", &tp_);
-    Override("strategy.pp", &pp_);
-    Override("strategy.cp", &cp_);
+    // The command line wins over the file.
+    tp_ = std::max<int64_t>(around_.Int("strategy.tp", tp_), 1);
+    pp_ = std::max<int64_t>(around_.Int("strategy.pp", pp_), 1);
+    cp_ = std::max<int64_t>(around_.Int("strategy.cp", cp_), 1);
     keys_.Set("strategy.tp", absl::StrCat(tp_), kTp);
     keys_.Set("strategy.pp", absl::StrCat(pp_), kPp);
     keys_.Set("strategy.cp", absl::StrCat(cp_), kCp);
@@ -148,33 +154,18 @@ class TitanFile {
     return Devices();
   }
 
-  // The command line wins over the file.
-  void Override(const char* field, int64_t* value) const {
-    const auto given = around_.given.find(field);
-    int64_t other = 0;
-    if (given != around_.given.end() &&
-        absl::SimpleAtoi(given->second, &other) && other > 0) {
-      *value = other;
-    }
-  }
-
   // -1 takes what the other degrees leave.
   absl::Status Devices() {
-    const auto given = around_.given.find("strategy.dp");
-    if (given != around_.given.end()) {
-      if (!absl::SimpleAtoi(given->second, &dp_)) dp_ = 0;
-      if (shard_ < 0 && dp_ > 0)
+    if (around_.Gives("strategy.dp")) {
+      dp_ = around_.Int("strategy.dp", 0);
+      if (shard_ < 0 && dp_ > 0) {
         shard_ = std::max<int64_t>(dp_ / replicate_, 1);
+      }
       return absl::OkStatus();
     }
     if (shard_ < 0) {
-      int64_t nodes = 0;
-      const auto found = around_.given.find("system.nodes");
-      if (found == around_.given.end() ||
-          !absl::SimpleAtoi(found->second, &nodes)) {
-        nodes = 0;
-      }
-      const int64_t devices = nodes * around_.devices_per_node;
+      const int64_t devices =
+          around_.Int("system.nodes", 0) * around_.devices_per_node;
       const int64_t others = tp_ * pp_ * cp_ * replicate_;
       if (devices == 0) {
         if (!keys_.IsSaid("strategy.dp")) {
@@ -199,7 +190,10 @@ class TitanFile {
   }
 
   std::map<std::string, std::string> Known() const {
-    std::map<std::string, std::string> known = {{"model", name_}};
+    // A degree of -1 that nothing decides decides no rule.
+    std::map<std::string, std::string> known = {
+        {"model", name_},
+        {"data_parallel_shard_degree", shard_ > 0 ? absl::StrCat(shard_) : ""}};
     if (layers_ > 0) known["layers"] = absl::StrCat(layers_);
     if (dp_ > 0) {
       known["world_size"] = absl::StrCat(dp_ * tp_ * pp_ * cp_);
@@ -431,9 +425,7 @@ class TitanFile {
     }
   }
 
-  bool estimates() const {
-    return around_.given.count("costs.analytic.device") > 0;
-  }
+  bool estimates() const { return around_.Gives("costs.analytic.device"); }
 
   void Kernels() {
     const std::string adam = keys_.Text("optimizer.implementation");
@@ -501,227 +493,21 @@ class TitanFile {
   int64_t replicate_ = 1;
 };
 
-// Keyword arguments of a call that returns a configuration: "section=Class("
-// opens a section, "key=literal" gives a key.
-class PythonKeys {
- public:
-  explicit PythonKeys(absl::string_view text) : text_(text) {}
-
-  std::vector<GivenKey> Read() {
-    while (at_ < text_.size()) {
-      const char letter = text_[at_];
-      if (letter == '\n') ++line_;
-      if (letter == '#') {
-        while (at_ < text_.size() && text_[at_] != '\n') ++at_;
-      } else if (letter == '"' || letter == '\'') {
-        Text();
-      } else if (absl::ascii_isalpha(letter) || letter == '_') {
-        Word();
-      } else {
-        if (letter == '(' || letter == '[' || letter == '{') {
-          open_.push_back(std::move(pending_));
-          pending_.clear();
-        } else if ((letter == ')' || letter == ']' || letter == '}') &&
-                   !open_.empty()) {
-          open_.pop_back();
-        }
-        ++at_;
-      }
+// The model of a function without one: "qwen3_32b" stands beside its own.
+void NameModel(std::vector<GivenKey>* keys) {
+  GivenKey model = {.section = "model", .name = "name"};
+  bool named = false;
+  std::erase_if(*keys, [&](const GivenKey& key) {
+    named |= key.section == "model" && key.name == "name";
+    if (key.name != kPythonFunction) return false;
+    for (const std::string& name : TitanModels()) {
+      if (absl::StrContains(key.values[0], name)) model.values = {name};
     }
-    return std::move(keys_);
-  }
-
- private:
-  std::string Text() {
-    const char quote = text_[at_];
-    const bool whole = text_.substr(at_, 3) == std::string(3, quote);
-    const std::string end(whole ? 3 : 1, quote);
-    at_ += end.size();
-    const size_t start = at_;
-    const size_t close = text_.find(end, at_);
-    const size_t stop = close == absl::string_view::npos ? text_.size() : close;
-    line_ += static_cast<int>(
-        std::count(text_.begin() + start, text_.begin() + stop, '\n'));
-    at_ = std::min(stop + end.size(), text_.size());
-    return std::string(text_.substr(start, stop - start));
-  }
-  void Blank() {
-    while (at_ < text_.size() && absl::ascii_isspace(text_[at_])) {
-      if (text_[at_] == '\n') ++line_;
-      ++at_;
-    }
-  }
-  std::string Name() {
-    const size_t start = at_;
-    while (at_ < text_.size() && (absl::ascii_isalnum(text_[at_]) ||
-                                  text_[at_] == '_' || text_[at_] == '.')) {
-      ++at_;
-    }
-    return std::string(text_.substr(start, at_ - start));
-  }
-  std::string Section() const {
-    std::vector<std::string> names;
-    for (const std::string& name : open_) {
-      if (!name.empty()) names.push_back(name);
-    }
-    return absl::StrJoin(names, ".");
-  }
-
-  void Word() {
-    GivenKey key = {.line = line_};
-    key.name = Name();
-    Blank();
-    if (key.name == "model_registry" && text_.substr(at_, 1) == "(") {
-      return Registry();
-    }
-    constexpr absl::string_view kModels = "torchtitan.models.";
-    if (absl::StartsWith(key.name, kModels) && key.name != kModels) {
-      const std::string model = key.name.substr(kModels.size());
-      keys_.push_back({.section = "model",
-                       .name = "name",
-                       .values = {model.substr(0, model.find('.'))},
-                       .line = key.line});
-    }
-    if (at_ + 1 >= text_.size() || text_[at_] != '=' || text_[at_ + 1] == '=') {
-      return;
-    }
-    ++at_;
-    Blank();
-    // "config.training.seq_len = 8192" as well as keyword arguments.
-    const size_t dot = key.name.rfind('.');
-    key.section = Section();
-    if (dot != std::string::npos) {
-      const size_t first = key.name.find('.');
-      key.section =
-          first == dot ? "" : key.name.substr(first + 1, dot - first - 1);
-      key.name = key.name.substr(dot + 1);
-    }
-    if (Value(&key)) {
-      keys_.push_back(std::move(key));
-      return;
-    }
-    pending_ = key.name;  // of a call that follows
-    if (class_ == "model_registry") return Registry();
-    if (!class_.empty()) {
-      key.values = {class_};
-      keys_.push_back(std::move(key));
-    }
-  }
-
-  // model_registry("8B", ...): the first argument is the flavor.
-  void Registry() {
-    pending_.clear();
-    open_.emplace_back("model_registry");
-    ++at_;
-    Blank();
-    if (at_ >= text_.size() || (text_[at_] != '"' && text_[at_] != '\''))
-      return;
-    const int line = line_;
-    keys_.push_back({.section = "model",
-                     .name = "flavor",
-                     .values = {Text()},
-                     .line = line});
-  }
-
-  // False for what is no literal.
-  bool Value(GivenKey* key) {
-    if (at_ >= text_.size()) return false;
-    const char first = text_[at_];
-    if (first == '"' || first == '\'') {
-      key->values = {Text()};
-      return true;
-    }
-    if (first == '[') {
-      key->is_list = true;
-      List(key);
-      return true;
-    }
-    const int line = line_;
-    std::string word;
-    if (first == '-') {
-      word = "-";
-      ++at_;
-    }
-    word += Name();
-    Blank();
-    bool ends = at_ >= text_.size() || text_[at_] == ',' || text_[at_] == ')' ||
-                text_[at_] == '\n' || line_ > line;
-    std::string digits = absl::StrReplaceAll(word, {{"_", ""}});
-    double number = 0;
-    // "8 * 1024".
-    int64_t factor = 0;
-    int64_t product = 0;
-    while (at_ < text_.size() && text_[at_] == '*' &&
-           absl::SimpleAtoi(digits, &product)) {
-      ++at_;
-      Blank();
-      if (!absl::SimpleAtoi(absl::StrReplaceAll(Name(), {{"_", ""}}),
-                            &factor) ||
-          __builtin_mul_overflow(product, factor, &product)) {
-        break;
-      }
-      digits = word = absl::StrCat(product);
-      Blank();
-      ends = at_ >= text_.size() || text_[at_] == ',' || text_[at_] == ')' ||
-             line_ > line;
-    }
-    // A name that somebody else sets is no value: whoever needs a number says
-    // so.
-    const bool named = ends && !word.empty() &&
-                       (absl::ascii_isalpha(word[0]) || word[0] == '_');
-    if (named && word != "True" && word != "False" && word != "None") {
-      key->values = {word};
-      return true;
-    }
-    if (ends && (word == "True" || word == "False" || word == "None" ||
-                 absl::SimpleAtod(digits, &number))) {
-      key->is_null = word == "None";
-      if (!key->is_null) {
-        key->values = {absl::SimpleAtod(digits, &number) ? digits : word};
-      }
-      return true;
-    }
-    // "SelectiveAC.Config(" names a class.
-    class_ = at_ < text_.size() && text_[at_] == '('
-                 ? std::string(absl::StripSuffix(word, ".Config"))
-                 : "";
-    return false;
-  }
-
-  // Strings and numbers; a list inside is one item with commas.
-  void List(GivenKey* key) {
-    ++at_;
-    std::vector<std::string> inner;
-    int depth = 1;
-    while (at_ < text_.size() && depth > 0) {
-      const char letter = text_[at_];
-      if (letter == '"' || letter == '\'') {
-        const std::string item = Text();
-        if (depth > 1) {
-          inner.push_back(item);
-        } else {
-          key->values.push_back(item);
-        }
-        continue;
-      }
-      if (letter == '\n') ++line_;
-      depth += letter == '[' ? 1 : letter == ']' ? -1 : 0;
-      if (letter == ']' && depth == 1) {
-        key->values.push_back(absl::StrJoin(inner, ","));
-        inner.clear();
-      }
-      ++at_;
-    }
-  }
-
-  absl::string_view text_;
-  size_t at_ = 0;
-  int line_ = 1;
-  std::vector<std::string> open_;  // section of each open bracket
-  std::string pending_;            // keyword whose value is the next call
-  std::string class_;              // of that call
-  std::vector<GivenKey> keys_;
-};
+    model.line = key.line;
+    return true;
+  });
+  if (!named && !model.values.empty()) keys->push_back(std::move(model));
+}
 
 }  // namespace
 
@@ -737,9 +523,11 @@ absl::StatusOr<ForeignArgs> ReadTitan(std::vector<GivenKey> keys,
   const char* const version = absl::EndsWith(path, ".toml") ? "toml"
                               : tokens                      ? "tokens"
                                                             : "python";
-  KeyReader reader(KeyTable::Of("torchtitan"), "torchtitan", version, "", path,
-                   said);
-  reader.Take(std::move(keys));
+  const char* const before =
+      absl::string_view(version) == "python" ? "python-early" : "";
+  KeyReader reader(KeyTable::Of("torchtitan"), "torchtitan", version, before,
+                   path, said);
+  PW_RETURN_IF_ERROR(reader.Take(std::move(keys)));
   return TitanFile(&reader, around, tokens).Read();
 }
 
@@ -747,20 +535,22 @@ absl::StatusOr<ForeignArgs> ReadTitanPython(absl::string_view text,
                                             const std::string& path,
                                             const std::set<std::string>& said,
                                             const ForeignSurroundings& around) {
-  std::vector<GivenKey> keys = PythonKeys(text).Read();
-  // Calls that open a section are no keys.
+  // The variable of torchtitan's run_train.sh.
+  const std::optional<std::string> function =
+      around.environment ? around.environment("CONFIG") : std::nullopt;
+  PW_ASSIGN_OR_RETURN(std::vector<GivenKey> keys,
+                      KeysOfPython(text, path, function.value_or("")));
+  // Calls that open a section are no keys, unless their class is a choice.
   std::erase_if(keys, [](const GivenKey& key) {
+    const ForeignKey* const row =
+        KeyTable::Of("torchtitan").FindName(key.section, key.name);
     return !key.values.empty() && !key.values[0].empty() &&
            absl::ascii_isupper(key.values[0][0]) &&
-           KeyTable::Of("torchtitan").FindName(key.section, key.name) ==
-               nullptr;
+           (row == nullptr ||
+            (row->choices.empty() &&
+             absl::StartsWith(row->DefaultOf("python"), key.values[0])));
   });
-  if (keys.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path,
-                     ": no configuration; allowed: a function of torchtitan's "
-                     "config_registry that returns one"));
-  }
+  NameModel(&keys);
   return ReadTitan(std::move(keys), path, said, around);
 }
 

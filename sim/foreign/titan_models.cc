@@ -133,4 +133,24 @@ std::optional<TitanFlavor> FlavorOf(const ModelSpec& model,
   return std::nullopt;
 }
 
+std::vector<std::string> TitanModels() {
+  std::vector<std::string> names;
+  for (const auto& row : KeyRows("torchtitan_flavors")) {
+    const std::string& name = row.at("name");
+    if (!absl::c_linear_search(names, name)) names.push_back(name);
+  }
+  return names;
+}
+
+std::vector<std::string> TitanFlavors(absl::string_view name) {
+  std::vector<std::string> flavors;
+  for (const auto& row : KeyRows("torchtitan_flavors")) {
+    const std::string& flavor = row.at("flavor");
+    if (row.at("name") == name && !absl::c_linear_search(flavors, flavor)) {
+      flavors.push_back(flavor);
+    }
+  }
+  return flavors;
+}
+
 }  // namespace pipewright

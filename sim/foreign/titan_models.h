@@ -37,4 +37,9 @@ struct TitanFlavor {
 std::optional<TitanFlavor> FlavorOf(const ModelSpec& model,
                                     absl::string_view form);
 
+// Models that the table has.
+std::vector<std::string> TitanModels();
+// Flavors of a model that the table has.
+std::vector<std::string> TitanFlavors(absl::string_view name);
+
 }  // namespace pipewright

@@ -1,0 +1,15 @@
+torchrun --nproc-per-node 8 --nnodes 1:1 pretrain_gpt.py \
+  --num-layers 48 --hidden-size 2048 --ffn-hidden-size 6144 \
+  --num-attention-heads 32 --group-query-attention --num-query-groups 4 \
+  --kv-channels 128 --qk-layernorm --swiglu --disable-bias-linear \
+  --untie-embeddings-and-output-weights --normalization RMSNorm \
+  --position-embedding-type rope --rotary-base 1000000 --seq-length 4096 \
+  --max-position-embeddings 40960 --padded-vocab-size 151936 --bf16 \
+  --num-experts 128 --moe-router-topk 8 --moe-ffn-hidden-size 768 \
+  --moe-token-dispatcher-type flex --moe-flex-dispatcher-backend hybridep \
+  --moe-grouped-gemm --expert-model-parallel-size 8 \
+  --moe-router-load-balancing-type aux_loss --attention-dropout 0 \
+  --hidden-dropout 0 --micro-batch-size 1 --global-batch-size 64 \
+  --cuda-graph-impl transformer_engine --cuda-graph-modules attn moe_router \
+  --use-distributed-optimizer --use-precision-aware-optimizer \
+  --main-grads-dtype bf16 --exp-avg-dtype bf16 --exp-avg-sq-dtype bf16

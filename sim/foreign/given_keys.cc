@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -111,7 +112,8 @@ void Collect(const toml::table& table, const std::string& section,
 }  // namespace
 
 std::string GivenKey::Spelled() const {
-  return is_flag ? absl::StrCat("--", name) : Joined(section, name);
+  if (!is_flag) return Joined(section, name);
+  return absl::StrCat(absl::StartsWith(name, "-") ? "" : "--", name);
 }
 
 std::vector<GivenKey> KeysOfShell(absl::string_view text,
@@ -122,7 +124,9 @@ std::vector<GivenKey> KeysOfShell(absl::string_view text,
     absl::string_view rest = word.text;
     open &= !word.is_first;
     const size_t equals = rest.find('=');
-    if (absl::ConsumePrefix(&rest, "--") && !rest.empty()) {
+    const bool is_short =
+        rest.size() > 1 && rest[0] == '-' && absl::ascii_isalpha(rest[1]);
+    if ((absl::ConsumePrefix(&rest, "--") && !rest.empty()) || is_short) {
       const size_t sign = rest.find('=');
       GivenKey key = {.name = std::string(rest.substr(0, sign)),
                       .is_flag = true,
@@ -141,8 +145,13 @@ std::vector<GivenKey> KeysOfShell(absl::string_view text,
                       .name = std::string(name.substr(dot + 1)),
                       .values = {std::string(rest.substr(equals + 1))},
                       .line = word.line});
-      keys.back().is_null =
-          keys.back().values[0] == "null" || keys.back().values[0] == "None";
+      std::string& value = keys.back().values[0];
+      keys.back().is_null = value == "null" || value == "None";
+      // Quotes of hydra, within the shell's.
+      if (value.size() > 1 && (value[0] == '"' || value[0] == '\'') &&
+          value.back() == value[0]) {
+        value = value.substr(1, value.size() - 2);
+      }
       open = false;
     } else if (open && !absl::EndsWith(word.text, ".py")) {
       keys.back().values.push_back(word.text);

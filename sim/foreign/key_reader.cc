@@ -302,6 +302,10 @@ absl::Status KeyReader::RefusedBy(
     const std::map<std::string, std::string>& known) {
   for (const ForeignRule& rule : table_.rules()) {
     if (rule.version != version || !IsDecided(rule)) continue;
+    // Megatron-Bridge has a trainer of its own.
+    if (is_core_ && absl::StartsWith(rule.source, "megatron/training/")) {
+      continue;
+    }
     // "qwen3: ..." and "qwen3 with ...: ..." hold for that model.
     const std::string first =
         rule.refuses.substr(0, rule.refuses.find_first_of(" :"));
@@ -364,7 +368,7 @@ ForeignArgs KeyReader::Finish() {
   for (const auto& [key, value] : values_) {
     const std::string name = value.given.Spelled();
     if (used_.count(key) > 0 || value.given.line == 0) continue;
-    if (key->effect == KeyEffect::kNone) {
+    if (key->effect == KeyEffect::kNone || key->field == "@rules") {
       without_effect.push_back(name);
       continue;
     }

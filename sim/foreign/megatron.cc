@@ -246,6 +246,8 @@ class MegatronFile {
     if (!latent) {
       Switch("model.qkv_bias", in_bias, "add_qkv_bias");
       Switch("model.qk_norm", norms, "qk_layernorm");
+    } else if (!norms) {
+      keys_.NotModelled("qk_layernorm", "latent attention without its norms");
     }
     Switch("model.layer_norm", keys_.Text("normalization") == "LayerNorm",
            "normalization");
@@ -740,6 +742,7 @@ class MegatronFile {
                 id);
     }
     if (!precise) return;
+    keys_.Has("optimizer");  // Adam, whose moments have types of their own
     keys_.Set("strategy.moment_bytes_per_parameter",
               absl::StrCat(BytesOf(first) + BytesOf(second)), "exp_avg_dtype");
     // Beside bf16 weights, fp16 masters are the other half of 32 bits.

@@ -18,6 +18,7 @@
 #include "sim/foreign/bridge_recipes.h"
 #include "sim/foreign/key_table.h"
 #include "sim/foreign/megatron.h"
+#include "sim/model/model.h"
 
 namespace pipewright {
 namespace {
@@ -268,7 +269,17 @@ absl::StatusOr<ForeignArgs> ReadBridge(std::vector<GivenKey> keys,
                            absl::c_none_of(keys, [](const GivenKey& key) {
                              return key.name == "num_layers" && !key.is_null;
                            });
-  if (takes_model) beside.given["model.preset"] = recipe->model;
+  if (takes_model) {
+    beside.given["model.preset"] = recipe->model;
+    PW_ASSIGN_OR_RETURN(const ModelSpec model, FindModel(recipe->model));
+    // What rules and stages ask for.
+    for (const auto& [name, size] : {std::pair("num_layers", model.layers),
+                                     {"num_moe_experts", model.experts}}) {
+      if (size == 0) continue;
+      keys.push_back(
+          {.section = "model", .name = name, .values = {absl::StrCat(size)}});
+    }
+  }
   BridgeFile file(path);
   absl::StatusOr<ForeignArgs> out =
       ReadMegatronCore(file.Core(keys), path, said, beside);

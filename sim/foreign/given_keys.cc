@@ -152,6 +152,7 @@ std::vector<GivenKey> KeysOfShell(absl::string_view text,
           value.back() == value[0]) {
         value = value.substr(1, value.size() - 2);
       }
+      if (keys.back().is_null) keys.back().values.clear();
       open = false;
     } else if (open && !absl::EndsWith(word.text, ".py")) {
       keys.back().values.push_back(word.text);

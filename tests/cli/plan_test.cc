@@ -300,6 +300,48 @@ TEST_CASE("cli: what plan emits is read by the ending of its name", "[cli]") {
   CHECK(absl::StrContains(other.err, ".py"));
 }
 
+TEST_CASE("cli: plan says what fits without fragmentation alone", "[cli]") {
+  const auto plan = [](const char* memory) {
+    return RunBinary({"plan",
+                      "--model",
+                      "llama3-8b",
+                      "--system",
+                      "dgx-h100",
+                      "--nodes",
+                      "1",
+                      "--analytic",
+                      "--global-batch",
+                      "8",
+                      "--framework",
+                      "megatron",
+                      "--no-confirm",
+                      "--memory",
+                      memory,
+                      "--fix",
+                      "tp=2",
+                      "--fix",
+                      "pp=1",
+                      "--fix",
+                      "layout=even",
+                      "--fix",
+                      "offload=none",
+                      "--fix",
+                      "recompute=none",
+                      "--fix",
+                      "data_parallel=fsdp",
+                      "--fix",
+                      "microbatches=1"});
+  };
+  const char* const words = ": fits tightly, without the ";
+  const BinaryResult ample = plan("100GiB");
+  const BinaryResult tight = plan("70GiB");
+  INFO(ample.out << tight.out);
+  CHECK(ample.exit_code == 0);
+  CHECK(tight.exit_code == 0);
+  CHECK_FALSE(absl::StrContains(ample.out, words));
+  CHECK(absl::StrContains(tight.out, words));
+}
+
 TEST_CASE("cli: a plan that its target refuses is not lost", "[cli]") {
   const testing::TemporaryFolder folder;
   const std::string file = folder.Path("m.sh");

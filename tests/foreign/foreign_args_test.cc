@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "sim/foreign/bridge_recipes.h"
 
 namespace pipewright::foreign_args_test {
 namespace {
@@ -847,6 +848,7 @@ TEST_CASE("arguments: recipes of Megatron-Bridge", "[foreign]") {
                    {"strategy.microbatch_size", "1"},
                    {"strategy.microbatches", "128"},
                    {"strategy.gradient_bytes_per_parameter", "4"},
+                   {"strategy.moment_bytes_per_parameter", "8"},
                    {"strategy.fused_cross_entropy", "true"},
                    {"strategy.recompute", "none"},
                    {"strategy.framework", "megatron"},
@@ -855,11 +857,14 @@ TEST_CASE("arguments: recipes of Megatron-Bridge", "[foreign]") {
     return Text(FieldsOf(Read(launch + more, "run.sh")));
   };
   CHECK(fields("train.global_batch_size=128") == Text(wanted));
-  // Its own options, which lie below.
+  // Its own options, which lie below. One replica has nothing to share.
+  Fields alone = With(wanted, {{"strategy.tp", "8"},
+                               {"strategy.cp", "1"},
+                               {"strategy.sequence", "4096"}});
+  alone.erase("strategy.data_parallel");
+  alone.erase("strategy.overlap_gradients");
   CHECK(fields("-tp 8 -gb 64 -sl 4096 train.global_batch_size=128 -cp 1") ==
-        Text(With(wanted, {{"strategy.tp", "8"},
-                           {"strategy.cp", "1"},
-                           {"strategy.sequence", "4096"}})));
+        Text(alone));
   // Unless it says so, overlaps are those of comm_overlap.
   CHECK(fields("train.global_batch_size=128 ddp.overlap_grad_reduce=false") ==
         Text(wanted));
@@ -881,6 +886,12 @@ TEST_CASE("arguments: recipes of Megatron-Bridge", "[foreign]") {
         "tttttmL");
   CHECK(deepseek.at("model.preset") == "deepseek-v3");
   CHECK(deepseek.at("strategy.moment_bytes_per_parameter") == "4");
+  // None refuses itself.
+  for (const BridgeRecipe& recipe : BridgeRecipes()) {
+    const Fields all =
+        FieldsOf(Read("run_recipe.py --recipe " + recipe.name, "run.sh"));
+    CHECK(all.at("model.preset") == recipe.model);
+  }
 }
 
 TEST_CASE("arguments: what is written for torchtitan", "[foreign]") {

@@ -273,11 +273,16 @@ absl::StatusOr<ForeignArgs> ReadBridge(std::vector<GivenKey> keys,
     beside.given["model.preset"] = recipe->model;
     PW_ASSIGN_OR_RETURN(const ModelSpec model, FindModel(recipe->model));
     // What rules and stages ask for.
-    for (const auto& [name, size] : {std::pair("num_layers", model.layers),
-                                     {"num_moe_experts", model.experts}}) {
-      if (size == 0) continue;
-      keys.push_back(
-          {.section = "model", .name = name, .values = {absl::StrCat(size)}});
+    const std::pair<const char*, std::string> facts[] = {
+        {"num_layers", absl::StrCat(model.layers)},
+        {"add_bias_linear", model.bias ? "true" : "false"},
+        {"num_moe_experts",
+         model.has_experts() ? absl::StrCat(model.experts) : ""}};
+    for (const auto& [name, value] : facts) {
+      if (value.empty()) continue;
+      keys.insert(
+          keys.begin(),
+          GivenKey{.section = "model", .name = name, .values = {value}});
     }
   }
   BridgeFile file(path);

@@ -890,7 +890,12 @@ TEST_CASE("arguments: recipes of Megatron-Bridge", "[foreign]") {
   for (const BridgeRecipe& recipe : BridgeRecipes()) {
     const Fields all =
         FieldsOf(Read("run_recipe.py --recipe " + recipe.name, "run.sh"));
-    CHECK(all.at("model.preset") == recipe.model);
+    INFO(recipe.name);
+    // GPT-3 has its sizes in the recipe.
+    CHECK((all.count("model.preset") == 1) != (all.count("model.layers") == 1));
+    if (all.count("model.preset") == 1) {
+      CHECK(all.at("model.preset") == recipe.model);
+    }
   }
 }
 

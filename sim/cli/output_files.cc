@@ -312,6 +312,12 @@ void OutputFiles::Put(absl::string_view flag, std::string content) {
   }
 }
 
+void OutputFiles::Drop(const std::set<std::string>& flags) {
+  std::erase_if(files_, [&flags](const File& file) {
+    return flags.count(file.flag) > 0;
+  });
+}
+
 absl::Status OutputFiles::Write() const {
   StagedFiles staged;
   for (const File& file : files_) {

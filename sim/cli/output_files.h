@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -64,6 +65,8 @@ class OutputFiles {
   // through. Error: kInvalidArgument naming the flag.
   absl::Status Check() const;
   void Put(absl::string_view flag, std::string content);
+  // Outputs that are not written after all.
+  void Drop(const std::set<std::string>& flags);
   // Writes the files, and to standard output what has no file (-o not given).
   absl::Status Write() const;
 

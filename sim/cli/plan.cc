@@ -46,6 +46,7 @@ struct PlanVerb {
   absl::StatusOr<PlanRequest> Request();
   std::string OrderFile() const;
   absl::Status Emit(const PlanOutcome& outcome, RunContext* context);
+  absl::Status EmitPoint(RunConfig best, RunContext* context);
   absl::Status Run();
 };
 
@@ -165,13 +166,31 @@ absl::StatusOr<const EmitTarget*> TargetOf(const std::string& name,
   return BadValue("--emit", name, absl::StrJoin(names, ", "));
 }
 
+// Megatron-LM has types of moments and masters, and weights in 8 bit, with the
+// distributed optimizer alone.
+bool NeedsShardedStep(const StrategyChoice& strategy) {
+  return strategy.moment_bytes_per_parameter.value_or(8) != 8 ||
+         strategy.master_bytes_per_parameter.value_or(4) != 4 ||
+         strategy.narrow_weights.value_or(false);
+}
+
 // Keeps the search within what the target can say.
 absl::Status RestrictTo(const EmitTarget& target, PlanRequest* request) {
-  for (const auto& [axis, allowed] : target.axes) {
+  const StrategyChoice& strategy = request->base.strategy;
+  for (auto [axis, allowed] : target.axes) {
+    if (target.framework == Framework::kMegatron &&
+        NeedsShardedStep(strategy)) {
+      std::erase(allowed, "ddp");
+    }
     const auto fixed = request->fixed.find(axis);
     const std::string given = GivenOf(axis, request->base);
     if (fixed == request->fixed.end() && given.empty()) {
-      request->fixed[axis] = allowed;
+      // Flash attention keeps no scores: there is nothing to recompute.
+      if (strategy.attention.value_or(Attention::kFlash) == Attention::kFlash &&
+          strategy.recompute_modules.empty()) {
+        std::erase(allowed, "selective");
+      }
+      request->fixed[axis] = std::move(allowed);
       continue;
     }
     const bool is_fixed = fixed != request->fixed.end();
@@ -244,7 +263,8 @@ absl::StatusOr<PlanRequest> PlanVerb::Request() {
 // is not as planned. Error: that of the reader; kResourceExhausted if that does
 // not fit.
 absl::Status CheckReadBack(RunConfig best, const EmittedArgs& emitted,
-                           const EmitTarget& target, RunContext* context,
+                           const EmitTarget& target, const std::string& file,
+                           RunContext* context,
                            std::vector<std::string>* notes) {
   std::vector<absl::string_view> lines;
   for (const absl::string_view line : absl::StrSplit(emitted.text, '\n')) {
@@ -264,8 +284,7 @@ absl::Status CheckReadBack(RunConfig best, const EmittedArgs& emitted,
   }
   PW_ASSIGN_OR_RETURN(
       const ForeignArgs foreign,
-      ReadForeignArgs(absl::StrJoin(lines, "\n"),
-                      absl::StrCat("emitted", target.ending), around));
+      ReadForeignArgs(absl::StrJoin(lines, "\n"), file, around));
   PW_ASSIGN_OR_RETURN(RunConfig read,
                       ReadConfig("", "", {foreign.edits, beside}));
   for (const std::string& note : foreign.notes) {
@@ -329,10 +348,31 @@ std::string BesideNote(const EmittedArgs& emitted, const EmitTarget& target,
                    file, words);
 }
 
-// The winner as arguments, and its order as PyTorch's CSV.
+// The first plan that the target takes. Error: that of the best one.
 absl::Status PlanVerb::Emit(const PlanOutcome& outcome, RunContext* context) {
-  if (outcome.ranked.empty()) return absl::OkStatus();
-  RunConfig best = outcome.space->ConfigOf(outcome.ranked[0].point);
+  absl::Status refused;
+  for (const PlanResult& result : outcome.ranked) {
+    const absl::Status written =
+        EmitPoint(outcome.space->ConfigOf(result.point), context);
+    if (written.code() != absl::StatusCode::kInvalidArgument) {
+      if (!refused.ok()) {
+        PrintWarnings({absl::StrCat(refused.message(), "; tried in its place: ",
+                                    outcome.space->NameOf(result.point))});
+      }
+      return written;
+    }
+    if (!refused.ok()) continue;
+    refused = Reworded(
+        written,
+        absl::StrCat("--emit ", emit, ": the best plan is refused: ",
+                     absl::StripPrefix(written.message(),
+                                       absl::StrCat("--emit ", emit, ": "))));
+  }
+  return refused;
+}
+
+// A point as arguments, and its order as PyTorch's CSV.
+absl::Status PlanVerb::EmitPoint(RunConfig best, RunContext* context) {
   best.engine.reset();
   PW_ASSIGN_OR_RETURN(const PreparedRun run, Prepare(best, context));
   if (target->framework == Framework::kTorchtitan &&
@@ -355,7 +395,8 @@ absl::Status PlanVerb::Emit(const PlanOutcome& outcome, RunContext* context) {
   const std::string beside =
       BesideNote(emitted, *target, files.path("--emit-file"));
   if (!beside.empty()) notes.push_back(beside);
-  PW_RETURN_IF_ERROR(CheckReadBack(best, emitted, *target, context, &notes));
+  PW_RETURN_IF_ERROR(CheckReadBack(best, emitted, *target,
+                                   files.path("--emit-file"), context, &notes));
   PrintWarnings(notes);
   files.Put("--emit-file", std::move(emitted.text));
   return absl::OkStatus();
@@ -411,9 +452,11 @@ absl::Status PlanVerb::Run() {
   if (verdict.code() == absl::StatusCode::kInvalidArgument) return verdict;
   files.Put("-o", files.json() ? absl::StrCat(PlanToJson(outcome), "\n")
                                : PlanToText(outcome));
-  if (emits) PW_RETURN_IF_ERROR(Emit(outcome, &context));
+  const absl::Status emitted =
+      emits ? Emit(outcome, &context) : absl::OkStatus();
+  if (!emitted.ok()) files.Drop({"--emit-file", "--emit-schedule"});
   PW_RETURN_IF_ERROR(files.Write());
-  return verdict;
+  return emitted.ok() ? verdict : emitted;
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -16,6 +17,7 @@
 #include "sim/foreign/bridge_recipes.h"
 #include "sim/foreign/key_table.h"
 #include "sim/foreign/megatron.h"
+#include "sim/model/model.h"
 
 namespace pipewright {
 namespace {
@@ -83,6 +85,16 @@ class BridgeFile {
         Take(key);
       }
     }
+    // An object of overlaps overwrites ddp's, if the step is sharded.
+    const auto on = [this](const char* name) {
+      const auto found = core_.find(name);
+      return found != core_.end() && !found->second.values.empty() &&
+             found->second.values[0] == "true";
+    };
+    if (overlap_ &&
+        (on("use_distributed_optimizer") || on("use_megatron_fsdp"))) {
+      core_[overlap_->name] = *overlap_;
+    }
     std::vector<GivenKey> core;
     for (auto& [name, key] : core_) core.push_back(std::move(key));
     return core;
@@ -127,6 +139,17 @@ class BridgeFile {
   }
 
   void Take(const GivenKey& given) {
+    if (given.section == "comm_overlap") {
+      if (given.name == "overlap_grad_reduce" && !given.is_null) {
+        overlap_ = given;
+        return;
+      }
+      if (!overlap_) {
+        overlap_ = GivenKey{.section = given.section,
+                            .name = "overlap_grad_reduce",
+                            .values = {"true"}};
+      }
+    }
     const KeyTable& bridge = KeyTable::Of("bridge");
     const KeyTable& megatron = KeyTable::Of("megatron");
     const ForeignKey* key = bridge.FindName(given.section, given.name);
@@ -197,11 +220,52 @@ class BridgeFile {
   bool has_experts_ = false;
   std::string sequence_;  // of the data set
   std::vector<ConfigEdit> edits_;
+  std::optional<GivenKey> overlap_;  // of comm_overlap, given or its default
   std::map<std::string, GivenKey> core_;
   std::vector<std::string> unknown_;
   std::vector<std::string> not_modelled_;
   std::vector<std::string> without_effect_;
 };
+
+// Options of run_recipe.py are overrides below the others.
+std::vector<GivenKey> WithOptions(std::vector<GivenKey> keys) {
+  std::vector<GivenKey> options;
+  std::vector<GivenKey> others;
+  for (GivenKey& key : keys) {
+    bool clears = false;
+    const ForeignKey* const row =
+        key.is_flag ? KeyTable::Of("bridge").FindFlag(
+                          absl::StripPrefix(key.name, "-"), &clears)
+                    : nullptr;
+    const bool is_option = row != nullptr && !row->sections.empty();
+    if (is_option) {
+      key.section = row->sections[0];
+      key.name = row->id();
+      key.is_flag = false;
+    }
+    (is_option ? options : others).push_back(std::move(key));
+  }
+  options.insert(options.end(), others.begin(), others.end());
+  return options;
+}
+
+// The recipe's model, if nothing else says one.
+void TakeModel(const BridgeRecipe& recipe, const std::vector<GivenKey>& keys,
+               const std::string& place, ForeignArgs* out) {
+  out->edits.push_back({"model.preset", recipe.model, place});
+  const auto value = [&keys](const char* section, const char* name) {
+    for (const GivenKey& key : keys) {
+      if (key.section == section && key.name == name && !key.is_null) {
+        return absl::StrJoin(key.values, "");
+      }
+    }
+    return std::string();
+  };
+  if (value("tokenizer", "use_tokenizer_vocab_size") != "true") return;
+  const std::string tokens = value("tokenizer", "vocab_size");
+  if (tokens.empty()) return;
+  out->edits.push_back({"model.vocabulary", tokens, place});
+}
 
 }  // namespace
 
@@ -209,29 +273,21 @@ absl::StatusOr<ForeignArgs> ReadBridge(std::vector<GivenKey> keys,
                                        const std::string& path,
                                        const std::set<std::string>& said,
                                        const ForeignSurroundings& around) {
-  ForeignSurroundings with = around;
-  std::optional<ConfigEdit> model;
+  keys = WithOptions(std::move(keys));
+  const BridgeRecipe* recipe = nullptr;
+  std::string place;
   // What the recipe sets lies below the overrides.
   const auto named = std::find_if(
       keys.begin(), keys.end(),
       [](const GivenKey& key) { return key.is_flag && key.name == "recipe"; });
   if (named != keys.end()) {
     const std::string name = absl::StrJoin(named->values, "");
-    const BridgeRecipe* const recipe = FindBridgeRecipe(name);
+    recipe = FindBridgeRecipe(name);
+    place = FieldPlace::InFile(path, named->line, "--recipe");
     if (recipe == nullptr) {
       return BadValue(FieldPlace::InFile(path, named->line, "--recipe"), name,
                       "a recipe of frameworks/bridge_recipes.csv; of others "
                       "give the dump");
-    }
-    // Its model, unless something else says the sizes.
-    if (!said.count("model.preset") && !around.Gives("model.preset") &&
-        !around.Gives("model.hf") &&
-        std::none_of(keys.begin(), keys.end(), [](const GivenKey& key) {
-          return key.name == "num_layers";
-        })) {
-      model = {"model.preset", recipe->model,
-               FieldPlace::InFile(path, named->line, "--recipe")};
-      with.given[model->path] = model->value;
     }
     std::vector<GivenKey> values = RecipeKeys(*recipe, named->line);
     keys.erase(named);
@@ -245,12 +301,36 @@ absl::StatusOr<ForeignArgs> ReadBridge(std::vector<GivenKey> keys,
     });
     keys.insert(keys.begin(), values.begin(), values.end());
   }
+  ForeignSurroundings beside = around;
+  const auto is_named = [&](const char* field) {
+    return said.count(field) > 0 || around.Gives(field);
+  };
+  const bool takes_model = recipe != nullptr && !is_named("model.preset") &&
+                           !is_named("model.hf") &&
+                           absl::c_none_of(keys, [](const GivenKey& key) {
+                             return key.name == "num_layers" && !key.is_null;
+                           });
+  if (takes_model) {
+    beside.given["model.preset"] = recipe->model;
+    PW_ASSIGN_OR_RETURN(const ModelSpec model, FindModel(recipe->model));
+    // What rules and stages ask for.
+    const std::pair<const char*, std::string> facts[] = {
+        {"num_layers", absl::StrCat(model.layers)},
+        {"add_bias_linear", model.bias ? "true" : "false"},
+        {"num_moe_experts",
+         model.has_experts() ? absl::StrCat(model.experts) : ""}};
+    for (const auto& [name, value] : facts) {
+      if (value.empty()) continue;
+      keys.insert(
+          keys.begin(),
+          GivenKey{.section = "model", .name = name, .values = {value}});
+    }
+  }
   BridgeFile file(path);
-  std::vector<GivenKey> core = file.Core(keys);
   PW_ASSIGN_OR_RETURN(
       ForeignArgs out,
-      ReadMegatronCore(std::move(core), path, said, with, file.Known()));
-  if (model) out.edits.push_back(*std::move(model));
+      ReadMegatronCore(file.Core(keys), path, said, beside, file.Known()));
+  if (takes_model) TakeModel(*recipe, keys, place, &out);
   for (const ConfigEdit& edit : file.edits()) {
     if (said.count(edit.path) == 0) out.edits.push_back(edit);
   }

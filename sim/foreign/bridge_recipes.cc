@@ -2,7 +2,9 @@
 
 #include <utility>
 
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "sim/foreign/key_table.h"
 
 namespace pipewright {
@@ -40,6 +42,14 @@ std::vector<GivenKey> RecipeKeys(const BridgeRecipe& recipe, int line) {
     if (dot != std::string::npos) key.section = path.substr(0, dot);
     key.is_null = value == "null";
     if (!key.is_null) key.values = {value};
+    // "[[embedding decoder] [decoder loss]]"
+    absl::string_view stages = value;
+    if (absl::ConsumePrefix(&stages, "[[") &&
+        absl::ConsumeSuffix(&stages, "]]")) {
+      key.is_list = true;
+      key.values = absl::StrSplit(
+          absl::StrReplaceAll(stages, {{"] [", "|"}, {" ", ","}}), '|');
+    }
     keys.push_back(std::move(key));
   }
   return keys;

@@ -8,15 +8,33 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "sim/base/check.h"
 #include "sim/base/status.h"
 #include "sim/foreign/bridge_recipes.h"
 #include "sim/foreign/emission.h"
 #include "sim/foreign/key_table.h"
+#include "sim/foreign/layer_pattern.h"
 #include "sim/model/precision.h"
 
 namespace pipewright {
 namespace {
+
+// Value of a flag as hydra's grammar has it (OverrideParser.g4 of hydra):
+// brackets around a list, and no parentheses or commas outside of quotes.
+std::string HydraValue(const std::string& key, const std::string& value) {
+  if (key == "moe_layer_freq") {
+    const auto pattern = ReadLayerPattern(value, 0);
+    PW_CHECK(pattern.has_value());
+    return absl::StrCat("[", absl::StrJoin(*pattern, ","), "]");
+  }
+  if (key == "window_size") {
+    return absl::StrReplaceAll(value, {{"(", "["}, {")", "]"}});
+  }
+  return value.find_first_of("(|,") == std::string::npos
+             ? value
+             : absl::StrCat("\"", value, "\"");
+}
 
 // Flags that have another name or sense as keys.
 struct Renamed {
@@ -27,6 +45,7 @@ struct Renamed {
 constexpr Renamed kRenamed[] = {
     {"bf16", ""},
     {"group_query_attention", ""},
+    {"max_position_embeddings", ""},  // follows the sequence
     {"num_experts", "num_moe_experts"},
     {"num_virtual_stages_per_pipeline_rank",
      "virtual_pipeline_model_parallel_size"},
@@ -35,6 +54,12 @@ constexpr Renamed kRenamed[] = {
      "share_embeddings_and_output_weights", true},
     {"grad_reduce_in_bf16", "grad_reduce_in_fp32", true},
 };
+
+// Overlaps of a recipe that no plan has, and that need others.
+bool IsUnplanned(const std::string& key) {
+  return key == "delay_wgrad_compute" || key == "moe_shared_expert_overlap" ||
+         key == "overlap_param_gather_with_optimizer_step";
+}
 
 class BridgeOverrides {
  public:
@@ -55,10 +80,9 @@ class BridgeOverrides {
     }
     if (name.empty()) return;
     const std::string value = absl::StrJoin(flag.values, ",");
-    Set(name, row->type == "bool" ? (on ? "true" : "false")
-              : row->type == "strs" || row->type == "ints"
-                  ? absl::StrCat("[", value, "]")
-                  : value);
+    Set(name, row->type == "bool"   ? (on ? "true" : "false")
+              : row->type == "strs" ? absl::StrCat("[", value, "]")
+                                    : HydraValue(name, value));
   }
 
   void Set(const std::string& name, const std::string& value) {
@@ -78,19 +102,25 @@ class BridgeOverrides {
       const std::string section = path.substr(0, dot);
       const std::string name = path.substr(dot + 1);
       const ForeignKey* const row = table.FindName(section, name);
-      if (section == "tokenizer" || said_.count(name) > 0 || row == nullptr ||
-          row->effect != KeyEffect::kMapped) {
+      // All of these recipes have weights in bf16.
+      if (section == "tokenizer" || name == "params_dtype" ||
+          said_.count(name) > 0 || row == nullptr ||
+          (row->effect != KeyEffect::kMapped && !IsUnplanned(name))) {
         continue;
       }
-      if (row->type == "bool") {
-        wanted_[path] = "false";
-      } else if (section == "optimizer" && absl::EndsWith(name, "_dtype")) {
-        // Others are refused without the precision-aware optimizer.
-        wanted_[path] = row->DefaultOf("main");
-      } else if (row->DefaultOf("main").empty()) {
-        wanted_[path] = "null";
-      }
+      const std::string usual = row->DefaultOf("main");
+      wanted_[path] = row->type == "bool" ? "false"
+                      : usual.empty()     ? "null"
+                                          : usual;
     }
+  }
+
+  // In both places: an object of overlaps counts with the distributed optimizer
+  // alone, and then overwrites ddp's (comm_overlap.py, setup).
+  void SetOverlap(const char* name, bool on) {
+    const char* const value = on ? "true" : "false";
+    Set("ddp", name, value);
+    Set(name, value);
   }
 
   // "model.seq_length=4096", sorted.
@@ -162,6 +192,9 @@ absl::Status EmitBridge(Emission* emission) {
   PW_RETURN_IF_ERROR(RefuseUnsayable(
       "bridge", {{emission->training.precision != Precision::kBf16,
                   "a precision other than bf16"},
+                 {emission->model.positions > 0 &&
+                      emission->model.positions != emission->training.sequence,
+                  "more learned positions than the sequence has"},
                  {named && gradient == 2,
                   absl::StrCat("gradients of 2 bytes: ", recipe->name,
                                " has mixed_precision by name")}}));
@@ -173,6 +206,18 @@ absl::Status EmitBridge(Emission* emission) {
          KeysOfShell(absl::StrJoin(*part, " "), nullptr)) {
       overrides.Take(flag);
     }
+  }
+  for (const char* name : {"overlap_grad_reduce", "overlap_param_gather"}) {
+    const std::string flag =
+        absl::StrCat("--", absl::StrReplaceAll(name, {{"_", "-"}}));
+    overrides.SetOverlap(name, absl::c_linear_search(flags.parallel, flag));
+  }
+  // As Megatron-LM does itself with several chunks of a rank.
+  const bool overlaps = *emission->strategy().vpp > 1 &&
+                        emission->strategy().waiting != WaitRule::kBatched;
+  if (overlaps) {
+    overrides.Set("overlap_p2p_comm", "true");
+    overrides.Set("batch_p2p_comm", "false");
   }
   // bf16 gradients are summed in fp32 unless a flag says other.
   if (gradient == 4) overrides.Set("grad_reduce_in_fp32", "true");

@@ -2,6 +2,7 @@
 // and the dataclasses that flags are made of).
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -91,7 +92,8 @@ void MegatronArgs::Model() {
   if (!model.tied_embeddings) Flag("untie-embeddings-and-output-weights");
   if (!model.bias) Flag("disable-bias-linear");
   if (model.qkv_bias && !model.bias) Flag("add-qkv-bias");
-  if (model.qk_norm) Flag("qk-layernorm");
+  // Latent attention has norms of its own, and none without the flag.
+  if (model.qk_norm || model.has_mla()) Flag("qk-layernorm");
   if (!model.dropout) {
     Flag("hidden-dropout 0");
     Flag("attention-dropout 0");
@@ -205,16 +207,7 @@ void MegatronArgs::Recomputation() {
       Hold("strategy.recompute_modules");
       return Flag(absl::StrCat("recompute-modules", modules));
     }
-    case Recompute::kNormActivation:
-      Flag("recompute-granularity selective");
-      Flag("recompute-modules layernorm moe_act");
-      emission.out.notes.push_back(
-          "Megatron-LM recomputes norms and, of experts, activation functions: "
-          "less than norm-activation does in dense layers");
-      return;
-    case Recompute::kOpSelective:  // refused
-      return;
-    case Recompute::kFull:
+    default:  // full; others are refused
       break;
   }
   Flag("recompute-granularity full");
@@ -269,12 +262,9 @@ void MegatronArgs::Types() {
     Flag(absl::StrCat("exp-avg-dtype ", type(moments / 2)));
     Flag(absl::StrCat("exp-avg-sq-dtype ", type(moments / 2)));
   }
-  Hold("strategy.gradient_bytes_per_parameter");
-  if ((moments == 8 || moments == 4 || moments == 2) &&
-      (master == 4 || master == 2)) {
-    Hold("strategy.moment_bytes_per_parameter");
-    Hold("strategy.master_bytes_per_parameter");
-  }
+  emission.Hold({"strategy.gradient_bytes_per_parameter",
+                 "strategy.moment_bytes_per_parameter",
+                 "strategy.master_bytes_per_parameter"});
 }
 
 void MegatronArgs::Kernels() {
@@ -360,18 +350,29 @@ absl::StatusOr<MegatronFlags> MegatronFlagsOf(Emission* emission,
                                               absl::string_view target) {
   const std::string part = NotOfMegatron(emission->model);
   const std::string& name = emission->run.schedule.lowered->name;
+  const Recompute recompute = emission->training.recompute;
+  const StrategyChoice& strategy = emission->strategy();
+  const double moments = strategy.moment_bytes_per_parameter.value_or(8);
+  const double master = strategy.master_bytes_per_parameter.value_or(4);
+  const double gradient = strategy.gradient_bytes_per_parameter.value_or(4);
   PW_RETURN_IF_ERROR(RefuseUnsayable(
       target,
       {{!part.empty(), part},
        {name != "1f1b" && name != "interleaved-1f1b",
         absl::StrCat("schedule ", name,
                      ": Megatron-LM has 1F1B and interleaved 1F1B alone")},
-       {emission->training.recompute == Recompute::kOpSelective,
-        "recomputation by operations (op-selective)"},
+       {recompute != Recompute::kNone && recompute != Recompute::kSelective &&
+            recompute != Recompute::kFull,
+        "recomputation other than none, selective, full"},
+       {moments != 8 && moments != 4 && moments != 2,
+        absl::StrCat("moments of ", moments, " bytes; allowed: 8, 4, 2")},
+       {master != 4 && master != 2,
+        absl::StrCat("master weights of ", master, " bytes; allowed: 4, 2")},
+       {gradient != 4 && gradient != 2,
+        absl::StrCat("gradients of ", gradient, " bytes; allowed: 4, 2")},
        {emission->training.recompute_every > 1,
         "recomputation of every Nth layer"},
-       {emission->strategy().offload.value_or(OffloadMode::kNone) !=
-            OffloadMode::kNone,
+       {strategy.offload.value_or(OffloadMode::kNone) != OffloadMode::kNone,
         "offloaded activations"}}));
   emission->HoldModel();
   emission->Hold(
@@ -406,7 +407,15 @@ std::string TorchrunLine(Emission* emission) {
 absl::Status EmitMegatron(Emission* emission) {
   PW_ASSIGN_OR_RETURN(const MegatronFlags flags,
                       MegatronFlagsOf(emission, "megatron"));
-  const std::string launch = TorchrunLine(emission);
+  // Megatron-LM checks this before Blackwell (arguments.py:1476), and not with
+  // what needs more connections.
+  const bool one_connection =
+      emission->training.tp * emission->training.cp > 1 &&
+      !emission->training.execution.overlap_experts &&
+      !absl::c_linear_search(flags.parallel, "--use-megatron-fsdp");
+  const std::string launch = absl::StrCat(
+      one_connection ? "export CUDA_DEVICE_MAX_CONNECTIONS=1\n" : "",
+      TorchrunLine(emission));
   const std::string order =
       emission->csv.empty()
           ? ""

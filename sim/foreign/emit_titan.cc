@@ -176,7 +176,8 @@ class TitanWriter {
   }
 
   void Stages() {
-    emission_.Hold({"schedule.name", "schedule.params"});
+    emission_.Hold({"schedule.name", "schedule.params", "strategy.layers",
+                    "strategy.layout", "strategy.split", "strategy.vpp"});
     if (*strategy().pp == 1) return;
     const Schedule& order = *emission_.run.schedule.lowered;
     const std::string& own = FindSchedule(order.name)->info->torch_name;
@@ -193,8 +194,6 @@ class TitanWriter {
       emission_.Hold({"schedule.file"});
     }
     parallelism_.keys.emplace_back("module_fqns_per_model_part", Parts());
-    emission_.Hold({"strategy.layers", "strategy.layout", "strategy.split",
-                    "strategy.vpp"});
   }
 
   // Names of the modules of each stage.

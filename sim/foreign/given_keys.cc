@@ -188,7 +188,8 @@ bool EndsValues(absl::string_view word) {
 }  // namespace
 
 std::string GivenKey::Spelled() const {
-  return is_flag ? absl::StrCat("--", name) : Joined(section, name);
+  if (!is_flag) return Joined(section, name);
+  return absl::StrCat(absl::StartsWith(name, "-") ? "" : "--", name);
 }
 
 std::vector<GivenKey> KeysOfShell(absl::string_view text,
@@ -212,7 +213,10 @@ std::vector<GivenKey> KeysOfShell(absl::string_view text,
         .program = programs.count(word.command) > 0 ? word.command : 0,
         .branches = word.branches,
         .ambiguous = word.ambiguous};
-    if (absl::ConsumePrefix(&rest, "--") && !rest.empty()) {
+    // In front of the program they are the launcher's.
+    const bool is_short = running && rest.size() > 1 && rest[0] == '-' &&
+                          absl::ascii_isalpha(rest[1]);
+    if ((absl::ConsumePrefix(&rest, "--") && !rest.empty()) || is_short) {
       const size_t sign = rest.find('=');
       key.name = std::string(rest.substr(0, sign));
       key.is_flag = true;
@@ -233,6 +237,13 @@ std::vector<GivenKey> KeysOfShell(absl::string_view text,
           std::string(dot == std::string::npos ? name : name.substr(dot + 1));
       key.values = {std::string(rest.substr(equals + 1))};
       key.is_null = key.values[0] == "null" || key.values[0] == "None";
+      std::string& value = key.values[0];
+      // Quotes of hydra, within the shell's.
+      if (value.size() > 1 && (value[0] == '"' || value[0] == '\'') &&
+          value.back() == value[0]) {
+        value = value.substr(1, value.size() - 2);
+      }
+      if (key.is_null) key.values.clear();
       keys.push_back(std::move(key));
       open = false;
     } else if (open && !EndsValues(word.text)) {

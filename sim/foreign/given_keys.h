@@ -22,7 +22,8 @@ struct GivenKey {
   // "model", "zero_optimization.offload_optimizer"; "" for flags and keys of
   // the top level.
   std::string section;
-  std::string name;  // as given; of a flag without dashes
+  // As given; of a flag without dashes, of a short one, "-tp", with it.
+  std::string name;
   bool is_flag = false;
   // A list's items; of a list of lists each is "a,b". None of a switch.
   std::vector<std::string> values;

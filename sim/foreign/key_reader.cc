@@ -608,7 +608,7 @@ ForeignArgs KeyReader::Finish() {
                       !key->field.empty() && key->field[0] != '@';
     if (sets) {
       Apply(*key, value.text);
-    } else if (key->effect == KeyEffect::kNone ||
+    } else if (key->effect == KeyEffect::kNone || key->field == "@rules" ||
                key->IsNeutral(value.text, version_)) {
       without_effect_.push_back(name);
     } else {

@@ -253,6 +253,9 @@ class MegatronFile {
     const bool latent = keys_.On("multi_latent_attention");
     if (latent) {
       keys_.Apply(LatentIds());
+      if (!keys_.On("qk_layernorm")) {
+        keys_.NotModelled("qk_layernorm", "latent attention without its norms");
+      }
     } else {
       keys_.Unused(LatentIds(), "without multi_latent_attention");
       Switch("model.qkv_bias",
@@ -720,6 +723,7 @@ class MegatronFile {
                 id);
     }
     if (!precise) return;
+    keys_.Has("optimizer");  // Adam, whose moments have types of their own
     keys_.Set("strategy.moment_bytes_per_parameter",
               absl::StrCat(BytesOf(first) + BytesOf(second)), "exp_avg_dtype");
     // Beside bf16 weights, fp16 masters are the other half of 32 bits.

@@ -87,17 +87,22 @@ absl::StatusOr<ForeignArgs> ReadForm(absl::string_view text,
     return ReadBridge(std::move(keys), path, said, around);
   }
   std::vector<GivenKey> keys = KeysOfShell(text, around.environment);
+  for (const GivenKey& key : keys) {
+    if (key.is_flag ? key.name == "recipe"
+                    : absl::StartsWith(key.section, "model")) {
+      return ReadBridge(std::move(keys), path, said, around);
+    }
+  }
+  // Short ones are the launcher's.
+  std::erase_if(keys, [](const GivenKey& key) {
+    return key.is_flag && absl::StartsWith(key.name, "-");
+  });
   if (keys.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
         path,
         ": no arguments; allowed: Megatron's flags, a YAML dump of a recipe "
         "(.yaml), torchtitan's TOML (.toml) or Python (.py), or DeepSpeed's "
         "JSON (.json)"));
-  }
-  for (const GivenKey& key : keys) {
-    if (!key.is_flag && absl::StartsWith(key.section, "model")) {
-      return ReadBridge(std::move(keys), path, said, around);
-    }
   }
   return ReadMegatron(std::move(keys), path, said, around);
 }

@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 #include "sim/analysis/search/plan.h"
+#include "sim/base/file.h"
 #include "sim/config/run_config.h"
 #include "sim/foreign/foreign_args.h"
 #include "sim/report/memory_report.h"
@@ -297,6 +298,94 @@ TEST_CASE("cli: what plan emits is read by the ending of its name", "[cli]") {
   const BinaryResult other = plan("torchtitan", folder.Path("t.sh"));
   CHECK(other.exit_code == 2);
   CHECK(absl::StrContains(other.err, ".py"));
+}
+
+TEST_CASE("cli: plan says what fits without fragmentation alone", "[cli]") {
+  const auto plan = [](const char* memory) {
+    return RunBinary({"plan",
+                      "--model",
+                      "llama3-8b",
+                      "--system",
+                      "dgx-h100",
+                      "--nodes",
+                      "1",
+                      "--analytic",
+                      "--global-batch",
+                      "8",
+                      "--framework",
+                      "megatron",
+                      "--no-confirm",
+                      "--memory",
+                      memory,
+                      "--fix",
+                      "tp=2",
+                      "--fix",
+                      "pp=1",
+                      "--fix",
+                      "layout=even",
+                      "--fix",
+                      "offload=none",
+                      "--fix",
+                      "recompute=none",
+                      "--fix",
+                      "data_parallel=fsdp",
+                      "--fix",
+                      "microbatches=1"});
+  };
+  const char* const words = ": fits tightly, without the ";
+  const BinaryResult ample = plan("100GiB");
+  const BinaryResult tight = plan("70GiB");
+  INFO(ample.out << tight.out);
+  CHECK(ample.exit_code == 0);
+  CHECK(tight.exit_code == 0);
+  CHECK_FALSE(absl::StrContains(ample.out, words));
+  CHECK(absl::StrContains(tight.out, words));
+}
+
+TEST_CASE("cli: a plan that its target refuses is not lost", "[cli]") {
+  const testing::TemporaryFolder folder;
+  const std::string file = folder.Path("m.sh");
+  const auto plan = [&](const char* model,
+                        const std::vector<std::string>& more) {
+    std::vector<std::string> call = {
+        "plan",     "--model",      model,
+        "--system", "dgx-h100",     "--nodes",
+        "1",        "--analytic",   "--global-batch",
+        "8",        "--no-confirm", "--fix",
+        "tp=2",     "--fix",        "layout=even",
+        "--emit",   "megatron",     "--emit-file",
+        file};
+    call.insert(call.end(), more.begin(), more.end());
+    return RunBinary(call);
+  };
+  const BinaryResult none = plan("bert-base", {"--fix", "pp=1"});
+  INFO(none.err);
+  CHECK(none.exit_code == 2);
+  CHECK(absl::StrContains(none.out, "\nbest\n"));
+  CHECK(absl::StrContains(none.err,
+                          "--emit megatron: the best plan is refused: its file "
+                          "cannot say parts of BERT"));
+  CHECK_FALSE(ReadFile(file).ok());
+  // Weights in 8 bit need a sharded step, and flash attention has no scores to
+  // recompute: neither ddp nor selective is searched.
+  const std::vector<std::string> narrow = {
+      "--fix", "pp=1",  "--precision",
+      "fp8",   "--set", "strategy.narrow_weights=true",
+      "--json"};
+  const BinaryResult sharded = plan("llama3-8b", narrow);
+  INFO(sharded.err);
+  CHECK(sharded.exit_code == 0);
+  CHECK(absl::StrContains(sharded.out, "zero1"));
+  CHECK_FALSE(absl::StrContains(sharded.out, "\"ddp\""));
+  CHECK_FALSE(absl::StrContains(sharded.out, "\"selective\""));
+  CHECK_FALSE(absl::StrContains(sharded.err, "not modelled"));
+  CHECK(absl::StrContains(ReadFile(file).value(), "--fp8-param-gather"));
+  std::vector<std::string> given = narrow;
+  given.insert(given.end(), {"--fix", "data_parallel=ddp"});
+  const BinaryResult ddp = plan("llama3-8b", given);
+  INFO(ddp.err);
+  CHECK(ddp.exit_code == 2);
+  CHECK(absl::StrContains(ddp.err, "zero1, fsdp with --emit megatron"));
 }
 
 TEST_CASE("cli: arguments that were emitted give the same run", "[cli]") {

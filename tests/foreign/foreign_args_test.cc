@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "sim/foreign/bridge_recipes.h"
 
 namespace pipewright::foreign_args_test {
 namespace {
@@ -247,6 +248,14 @@ TEST_CASE("arguments: Megatron's recomputation and sharding", "[foreign]") {
            "--moe-layer-recompute",
            modules("moe")},
           {"--use-distributed-optimizer", sharding("zero1")},
+          // The optimizer's name does not undo the types of its moments.
+          {"--optimizer adam --bf16 --use-distributed-optimizer "
+           "--use-precision-aware-optimizer --exp-avg-dtype bf16 "
+           "--exp-avg-sq-dtype bf16",
+           With(sharding("zero1"),
+                {{"strategy.gradient_bytes_per_parameter", "4"},
+                 {"strategy.moment_bytes_per_parameter", "4"},
+                 {"strategy.master_bytes_per_parameter", "4"}})},
           {"--use-distributed-optimizer --overlap-grad-reduce "
            "--overlap-param-gather",
            With(sharding("zero1"), {{"strategy.overlap_gradients", "true"}})},
@@ -749,6 +758,7 @@ TEST_CASE("arguments: what is written for Megatron", "[foreign]") {
         "  --attention-backend unfused\n"
         "  --cross-entropy-loss-fusion\n"
         ")\n"
+        "export CUDA_DEVICE_MAX_CONNECTIONS=1\n"
         "torchrun --nnodes 2 --nproc-per-node 8 pretrain_gpt.py \\\n"
         "  \"${MODEL_ARGS[@]}\" \"${PARALLEL_ARGS[@]}\" \"$@\"\n");
   const EmittedArgs experts = Emitted({{"model.preset", "deepseek-v3"},
@@ -792,9 +802,113 @@ TEST_CASE("arguments: what is written for Megatron", "[foreign]") {
     CHECK(absl::StrContains(experts.text, line));
   }
   CHECK_FALSE(absl::StrContains(experts.text, "--overlap"));
+  CHECK_FALSE(absl::StrContains(experts.text, "CONNECTIONS"));  // FSDP
   CHECK_FALSE(absl::StrContains(experts.text, "virtual"));
   const std::string notes = absl::StrJoin(experts.notes, "\n");
   CHECK(absl::StrContains(notes, "some devices stay idle"));
+}
+
+TEST_CASE("arguments: types that Megatron-LM does not have", "[foreign]") {
+  for (const auto& [field, value] :
+       {std::pair("strategy.moment_bytes_per_parameter", "3"),
+        {"strategy.master_bytes_per_parameter", "3"},
+        {"strategy.gradient_bytes_per_parameter", "3"},
+        {"strategy.recompute", "norm-activation"}}) {
+    const RunConfig config =
+        ReadConfig("", "",
+                   {{{"model.preset", "llama3-8b", "test"},
+                     {"strategy.framework", "megatron", "test"},
+                     {"strategy.microbatches", "4", "test"},
+                     {"strategy.pp", "1", "test"},
+                     {"strategy.dp", "2", "test"},
+                     {"strategy.data_parallel", "zero1", "test"},
+                     {"schedule.name", "1f1b", "test"},
+                     {"costs.analytic.device", "h100", "test"},
+                     {field, value, "test"}}})
+            .value();
+    CAPTURE(field);
+    const absl::StatusOr<PreparedRun> run = Prepare(config);
+    INFO(run.status());
+    REQUIRE(run.ok());
+    for (const ForeignForm form :
+         {ForeignForm::kMegatron, ForeignForm::kBridge}) {
+      const absl::Status status = EmitArgs(config, *run, form, "").status();
+      INFO(status);
+      CHECK(absl::StrContains(status.message(), "cannot say"));
+    }
+  }
+}
+
+TEST_CASE("arguments: recipes of Megatron-Bridge", "[foreign]") {
+  const std::string launch =
+      "torchrun --nnodes 4 --nproc-per-node 8 scripts/training/run_recipe.py "
+      "--recipe llama3_70b_pretrain_32gpu_h100_bf16_config ";
+  // The recipe's model and layout: tp 4, pp 4, cp 2, vpp 5.
+  Fields wanted = {{"model.preset", "llama3-70b"},
+                   {"model.vocabulary", "32000"},
+                   {"system.nodes", "4"},
+                   {"strategy.sequence", "8192"},
+                   {"strategy.tp", "4"},
+                   {"strategy.pp", "4"},
+                   {"strategy.cp", "2"},
+                   {"strategy.vpp", "5"},
+                   {"strategy.dp", "1"},
+                   {"strategy.sequence_parallel", "true"},
+                   {"strategy.overlap_tensor", "true"},
+                   {"strategy.overlap_gradients", "true"},
+                   {"strategy.data_parallel", "zero1"},
+                   {"strategy.microbatch_size", "1"},
+                   {"strategy.microbatches", "128"},
+                   {"strategy.gradient_bytes_per_parameter", "4"},
+                   {"strategy.moment_bytes_per_parameter", "8"},
+                   {"strategy.fused_cross_entropy", "true"},
+                   {"strategy.recompute", "none"},
+                   {"strategy.framework", "megatron"},
+                   {"schedule.name", "interleaved-1f1b"}};
+  const auto fields = [&launch](const std::string& more) {
+    return Text(FieldsOf(Read(launch + more, "run.sh")));
+  };
+  CHECK(fields("train.global_batch_size=128") == Text(wanted));
+  // Its own options, which lie below. One replica has nothing to share.
+  Fields alone = With(wanted, {{"strategy.tp", "8"},
+                               {"strategy.cp", "1"},
+                               {"strategy.sequence", "4096"}});
+  alone.erase("strategy.data_parallel");
+  alone.erase("strategy.overlap_gradients");
+  CHECK(fields("-tp 8 -gb 64 -sl 4096 train.global_batch_size=128 -cp 1") ==
+        Text(alone));
+  // Unless it says so, overlaps are those of comm_overlap.
+  CHECK(fields("train.global_batch_size=128 ddp.overlap_grad_reduce=false") ==
+        Text(wanted));
+  wanted.erase("strategy.overlap_gradients");
+  CHECK(fields("train.global_batch_size=128 "
+               "comm_overlap.overlap_grad_reduce=false") == Text(wanted));
+  CHECK(fields("train.global_batch_size=128 ddp.overlap_grad_reduce=false "
+               "ddp.use_distributed_optimizer=false "
+               "optimizer.use_distributed_optimizer=false") ==
+        Text(With(wanted, {{"strategy.data_parallel", "ddp"}})));
+  // Its layout is a list of stages.
+  const Fields deepseek = FieldsOf(
+      Read("torchrun --nnodes 32 --nproc-per-node 8 run_recipe.py --recipe "
+           "deepseek_v3_pretrain_256gpu_h100_bf16_32nodes_config "
+           "train.global_batch_size=4096",
+           "run.sh"));
+  CHECK(deepseek.at("strategy.layout") ==
+        "Etttttttt|tttttttt|tttttttt|tttttttt|tttttttt|tttttttt|tttttttt|"
+        "tttttmL");
+  CHECK(deepseek.at("model.preset") == "deepseek-v3");
+  CHECK(deepseek.at("strategy.moment_bytes_per_parameter") == "4");
+  // None refuses itself.
+  for (const BridgeRecipe& recipe : BridgeRecipes()) {
+    const Fields all =
+        FieldsOf(Read("run_recipe.py --recipe " + recipe.name, "run.sh"));
+    INFO(recipe.name);
+    // GPT-3 has its sizes in the recipe.
+    CHECK((all.count("model.preset") == 1) != (all.count("model.layers") == 1));
+    if (all.count("model.preset") == 1) {
+      CHECK(all.at("model.preset") == recipe.model);
+    }
+  }
 }
 
 TEST_CASE("arguments: what is written for torchtitan", "[foreign]") {
@@ -813,6 +927,17 @@ TEST_CASE("arguments: what is written for torchtitan", "[foreign]") {
       {"strategy.recompute", "none"},
       {"strategy.framework", "torchtitan"},
       {"strategy.data_parallel", "fsdp"}};
+  // One stage needs no words for its layers.
+  std::vector<std::pair<std::string, std::string>> alone = fields;
+  for (auto& [path, value] : alone) {
+    if (path == "strategy.pp") value = "1";
+    if (path == "strategy.dp") value = "4";
+  }
+  alone.emplace_back("strategy.vpp", "1");
+  for (const auto& [path, value] :
+       Emitted(alone, ForeignForm::kTorchtitan).beside) {
+    CHECK_FALSE(absl::StartsWith(path, "strategy."));
+  }
   const EmittedArgs plain = Emitted(fields, ForeignForm::kTorchtitanToml);
   CHECK(plain.notes.empty());
   CHECK(plain.text ==

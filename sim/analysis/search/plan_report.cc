@@ -242,7 +242,14 @@ std::string PlanToText(const PlanOutcome& outcome) {
           &out, "  memory: ", FormatBytes(static_cast<double>(worst.needed())),
           " of ", FormatBytes(outcome.limit_bytes), ", ",
           FormatBytes(static_cast<double>(worst.needed() - worst.peak())),
-          " of it beyond the allocator's peak\n");
+          " of it beyond the allocator's peak",
+          !outcome.report->memory->fits_tightly()
+              ? ""
+              : absl::StrCat(
+                    ": fits tightly, without the ",
+                    FormatBytes(static_cast<double>(worst.fragmentation)),
+                    " of fragmentation"),
+          "\n");
     }
     if (outcome.kept_out && outcome.kept_out_s < outcome.ranked[0].score) {
       absl::StrAppendFormat(

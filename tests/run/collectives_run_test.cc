@@ -37,8 +37,8 @@ absl::StatusOr<SimulatedRun> RunOf(const std::string& gradient_bytes,
 }
 
 bool IsIdle(const SimulatedRun& run) {
-  return std::any_of(run.prepared.idle.begin(), run.prepared.idle.end(),
-                     [](const IdleOption& option) {
+  return std::any_of(run.prepared.unused.begin(), run.prepared.unused.end(),
+                     [](const UnusedField& option) {
                        return option.path == "strategy.collectives";
                      });
 }

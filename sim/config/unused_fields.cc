@@ -11,6 +11,7 @@
 #include "sim/base/check.h"
 #include "sim/config/config_fields.h"
 #include "sim/config/shape_params.h"
+#include "sim/schedule/registry.h"
 #include "sim/topology/node_params.h"
 
 namespace pipewright {
@@ -26,12 +27,12 @@ struct Facts {
     return TraitsOf(run.lower.data_parallel);
   }
   bool has_copies() const {
-    const bool odc = run.lower.data_parallel == DataParallel::kOdc;
-    return (odc ? sizes.dp : sizes.holders()) > 1 ||
-           run.schedule.lowered->directions > 1;
+    return sizes.holders() > 1 || run.schedule.lowered->directions > 1;
   }
-  bool splits_sequence() const {
-    return run.prepared_model && run.prepared_model->training.sequence_parallel;
+  bool reduces() const { return has_copies() && mode().reduces; }
+  bool links_take_time() const {
+    return shape() != nullptr || run.network.hop_s > 0 ||
+           run.lower.network.measured != nullptr;
   }
 };
 
@@ -53,12 +54,39 @@ bool SpansNodes(const Facts& facts) {
   return false;
 }
 
+// Does a system carry or limit anything?
+bool UsesSystem(const Facts& facts) {
+  const std::string device =
+      facts.run.config.costs.analytic_device.value_or("auto");
+  return facts.sizes.devices() > 1 || facts.lower().offload.active() ||
+         (facts.run.prepared_model && device == "auto");
+}
+
+bool HasPartitions(const Facts& facts) {
+  return facts.shape() != nullptr || facts.run.tokens ||
+         (facts.sizes.cp > 1 && facts.reduces() && facts.links_take_time());
+}
+
+bool HasReplicas(const Facts& facts) {
+  const PreparedRun& run = facts.run;
+  const bool meet =
+      facts.reduces() || run.lower.optimizer != OptimizerMode::kNone;
+  return facts.shape() != nullptr || run.tokens || run.slow || run.failing ||
+         (meet && facts.links_take_time());
+}
+
 bool HasPairs(const Facts& facts) {
   const auto& orders = facts.run.schedule.written->orders;
   return std::any_of(orders.begin(), orders.end(), [](const auto& order) {
     return std::any_of(order->begin(), order->end(),
                        [](Pass pass) { return pass.joint_with_next(); });
   });
+}
+
+bool RecomputesPasses(const Facts& facts) {
+  const std::optional<PreparedModel>& model = facts.run.prepared_model;
+  return facts.run.schedule.lowered->Has(PassKind::kRecompute) ||
+         (model && model->training.recompute != Recompute::kNone);
 }
 
 bool CopiesToHost(const Facts& facts) {
@@ -71,18 +99,11 @@ bool CopiesToHost(const Facts& facts) {
 // Their seeds are costs.seed unless they are given.
 bool DrawsWithSeed(const Facts& facts) {
   const PreparedRun& run = facts.run;
-  const RunConfig& config = run.config;
   return run.lower.jitter != nullptr ||
          (run.sequences && !run.sequences->drawn &&
           !run.sequences->source.is_list()) ||
-         (run.DrawsSlow() && !config.slow.seed) ||
-         (run.failing && !config.reliability.seed);
-}
-
-bool GathersByLayer(const Facts& facts) {
-  const bool layers = facts.mode().shards_weights &&
-                      facts.lower().shard_blocks == ShardBlocks::kLayer;
-  return layers || facts.mode().mode == DataParallel::kOdc;
+         (run.DrawsSlow() && !run.config.slow.seed) ||
+         (run.failing && !run.config.reliability.seed);
 }
 
 // Names that Field.needs may have, besides paths.
@@ -98,39 +119,66 @@ constexpr Condition kConditions[] = {
      "without a model"},
     {"system", [](const Facts& facts) { return facts.shape() != nullptr; },
      "without a system"},
+    {"used system", &UsesSystem,
+     "on any time or limit since nothing crosses its links"},
     {"nodes", &SpansNodes, "while all ranks are on one node"},
-    {"links",
+    {"nodes or batch",
      [](const Facts& facts) {
-       return facts.shape() != nullptr || facts.run.network.hop_s > 0 ||
-              facts.lower().network.measured != nullptr;
+       const StrategyChoice& strategy = facts.run.config.strategy;
+       return SpansNodes(facts) || (strategy.global_batch && !strategy.dp);
      },
-     "while hops are free"},
+     "while all ranks are on one node"},
+    {"links", [](const Facts& facts) { return facts.links_take_time(); },
+     "on any time while hops are free"},
     {"simgrid",
      [](const Facts& facts) { return facts.run.engine == "simgrid"; },
      "with engine fast, on which nothing shares a link"},
     {"tokens", [](const Facts& facts) { return facts.run.tokens.has_value(); },
      "without a model (or strategy.microbatch_size and strategy.sequence)"},
+    {"partitions", &HasPartitions, "on any time without a model or a system"},
+    {"replicas", &HasReplicas,
+     "on any time without a model, a system or exchanges that take time"},
     {"rates",
      [](const Facts& facts) {
-       const std::optional<AnalyticOptions>& analytic =
-           facts.run.costs.analytic;
+       const auto& analytic = facts.run.costs.analytic;
        return analytic && analytic->silicon != nullptr;
      },
      "without tables of measured rates (costs.analytic.silicon)"},
     {"sequence parallelism",
-     [](const Facts& facts) { return facts.splits_sequence(); },
+     [](const Facts& facts) {
+       const auto& model = facts.run.prepared_model;
+       return model && model->training.sequence_parallel;
+     },
      "without strategy.sequence_parallel"},
-    {"whole sequences",
-     [](const Facts& facts) { return !facts.splits_sequence(); },
-     "with sequence parallelism"},
     {"copies", [](const Facts& facts) { return facts.has_copies(); },
      "with dp * cp = 1"},
-    {"reduction",
-     [](const Facts& facts) {
-       return facts.has_copies() && facts.mode().reduces;
-     },
+    {"reduction", [](const Facts& facts) { return facts.reduces(); },
      "if no gradients are reduced"},
-    {"layers", &GathersByLayer,
+    {"collectives",
+     [](const Facts& facts) {
+       return facts.shape() != nullptr ||
+              facts.lower().network.measured != nullptr ||
+              facts.mode().mode == DataParallel::kOdc;
+     },
+     "on any time without a system"},
+    {"sharded gradients",
+     [](const Facts& facts) {
+       return facts.mode().shards_gradients &&
+              facts.mode().mode != DataParallel::kOdc;
+     },
+     "unless strategy.data_parallel is zero2 or fsdp"},
+    {"sharded steps",
+     [](const Facts& facts) {
+       return facts.reduces() && facts.mode().shards_step &&
+              facts.links_take_time();
+     },
+     "without a sharded optimizer whose exchanges take time"},
+    {"layers",
+     [](const Facts& facts) {
+       return facts.mode().mode == DataParallel::kOdc ||
+              (facts.mode().shards_weights &&
+               facts.lower().shard_blocks == ShardBlocks::kLayer);
+     },
      "unless strategy.shard_blocks is layer with fsdp, or "
      "strategy.data_parallel is odc"},
     {"steps",
@@ -139,6 +187,14 @@ constexpr Condition kConditions[] = {
               facts.run.schedule.lowered->update_every > 0;
      },
      "with strategy.optimizer none"},
+    {"steps at every backward",
+     [](const Facts& facts) {
+       return facts.run.schedule.lowered->update_every == 1;
+     },
+     "unless every backward is a step of its own"},
+    {"recomputed passes", &RecomputesPasses,
+     "on the run without R passes or a model that recomputes "
+     "(strategy.recompute)"},
     {"copies to the host", &CopiesToHost, "if no bytes are copied to the host"},
     {"host memory",
      [](const Facts& facts) {
@@ -156,12 +212,15 @@ const ConfigField* FieldOf(absl::string_view path) {
   return nullptr;
 }
 
-// Does the value ask for nothing that the run would not do anyway?
+// Is the value the field's default, or, if a rule stands for that, nothing?
 bool IsUsual(const ConfigField& field, const RunConfig& config) {
   const std::string value = ValueOf(field, config);
-  const absl::string_view usual = field.fallback;
-  return value == "false" || value == "none" || value == "0" ||
-         value == usual.substr(0, usual.find_first_of(",;"));
+  absl::string_view usual = field.fallback;
+  usual = usual.substr(0, usual.find_first_of(",;"));
+  if (!usual.empty() && usual.find_first_of(" '") == usual.npos) {
+    return value == usual;
+  }
+  return value == "false" || value == "none" || value == "0";
 }
 
 // Is the field given, or its number or property in the model, and not usual?
@@ -204,15 +263,25 @@ bool HasPass(absl::string_view name, const Facts& facts) {
   PW_CHECK(false);
 }
 
+const Condition* FindCondition(absl::string_view name) {
+  for (const Condition& condition : kConditions) {
+    if (name == condition.name) return &condition;
+  }
+  return nullptr;
+}
+
 // What is missing of one need; "" if nothing.
 std::string MissingOf(absl::string_view need, const Facts& facts) {
-  for (const Condition& condition : kConditions) {
-    if (need != condition.name) continue;
-    return condition.holds(facts) ? "" : condition.missing;
-  }
   absl::string_view name = need;
-  if (absl::ConsumePrefix(&name, "no ")) {
-    return IsInEffect(name, facts) ? absl::StrCat("with ", name) : "";
+  const bool is_excluded = absl::ConsumePrefix(&name, "no ");
+  const Condition* const condition = FindCondition(name);
+  if (is_excluded) {
+    const bool holds = condition == nullptr ? IsInEffect(name, facts)
+                                            : condition->holds(facts);
+    return holds ? absl::StrCat("with ", name) : "";
+  }
+  if (condition != nullptr) {
+    return condition->holds(facts) ? "" : condition->missing;
   }
   if (absl::ConsumeSuffix(&name, " > 1")) {
     return SizeOf(name, facts) > 1 ? "" : absl::StrCat("with ", name, " 1");
@@ -286,8 +355,14 @@ std::vector<UnusedField> FindUnusedFields(const PreparedRun& run,
       continue;
     }
     for (const auto& [key, value] : PairsOf(field, config)) {
-      add(absl::StrCat(field.path, ".", key),
-          missing.empty() ? MissingShape(key, *run.network.shape) : missing);
+      const std::string path = absl::StrCat(field.path, ".", key);
+      if (absl::StartsWith(path, "system.")) {
+        add(path,
+            missing.empty() ? MissingShape(key, *run.network.shape) : missing);
+      } else if (key == PairParam().key) {
+        // Other keys of schedule.params are the schedule's to refuse.
+        add(path, missing);
+      }
     }
   }
   return unused;

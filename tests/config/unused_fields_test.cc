@@ -187,7 +187,28 @@ struct SilentField {
 
 // Fields that have no effect in some runs, without a warning.
 constexpr SilentField kSilent[] = {
-    {"", ""},
+    {"costs.analytic.clock", "no operation may draw more than the board gives"},
+    {"costs.analytic.contention", "no collective may run beside passes"},
+    {"costs.analytic.speed_range", "as costs.analytic.clock, or one device"},
+    {"costs.held_until_weight", "the peak may be elsewhere"},
+    {"costs.scale_shapes", "the profile may have the model's shapes"},
+    {"model.tied_embeddings",
+     "embedding and head may be on ranks that sum no gradients"},
+    {"strategy.collectives", "all collectives may be rings anyway"},
+    {"strategy.data_parallel", "modes may hold the same while hops are free"},
+    {"strategy.fp8_attention", "no such kernel may have been measured"},
+    {"strategy.mapping", "two orders may place the ranks alike"},
+    {"strategy.optimizer", "modes do not differ on one rank"},
+    {"strategy.parameter_bytes_per_parameter",
+     "master weights are what layers are gathered of"},
+    {"strategy.precision", "without estimates some have the same bytes"},
+    {"strategy.recompute", "flash attention stores no scores to recompute"},
+    {"strategy.split", "the even split may be balanced"},
+    {"system.devices_per_node", "one node may have room for all ranks"},
+    {"system.host.memory_bandwidth", "copies may not fill the memory"},
+    {"system.nics_per_node", "on engine fast only collectives share a card"},
+    {"system.nvlink.latency", "estimated exchanges alone may cross NVLink"},
+    {"system.shape", "shapes are the same inside of a node"},
 };
 constexpr int kMostSilent = 20;
 

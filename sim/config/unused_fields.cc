@@ -122,7 +122,7 @@ constexpr Condition kConditions[] = {
     {"used system", &UsesSystem,
      "on any time or limit since nothing crosses its links"},
     {"nodes", &SpansNodes, "while all ranks are on one node"},
-    {"nodes or batch",
+    {"several nodes",
      [](const Facts& facts) {
        const StrategyChoice& strategy = facts.run.config.strategy;
        return SpansNodes(facts) || (strategy.global_batch && !strategy.dp);

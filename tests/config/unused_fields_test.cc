@@ -13,7 +13,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "sim/config/config_fields.h"
 #include "sim/config/run_config.h"
+#include "sim/config/unused_fields.h"
 #include "tests/support/base_runs.h"
 #include "tests/support/json.h"
 #include "tests/support/run_here.h"
@@ -259,6 +262,40 @@ TEST_CASE("options: no field does nothing in silence", "[config][long]") {
   }
   // A field that is silent nowhere does not stand in the list.
   CHECK(silent == allowed);
+}
+
+TEST_CASE("options: every need is a field, a degree, a kind or a condition",
+          "[config]") {
+  const absl::StatusOr<RunConfig> config = ReadConfig(
+      "schedule: {name: 1f1b}\nstrategy: {pp: 2, microbatches: 2}\n", "");
+  REQUIRE(config.ok());
+  const absl::StatusOr<PreparedRun> run = Prepare(*config);
+  INFO(run.status());
+  REQUIRE(run.ok());
+  int needs = 0;
+  for (const ConfigField& field : ConfigFields()) {
+    for (const absl::string_view all :
+         absl::StrSplit(field.needs, ", ", absl::SkipEmpty())) {
+      for (const std::string need : absl::StrSplit(all, " or ")) {
+        INFO(field.path << " needs " << need);
+        // An unknown one fails a check.
+        const std::string missing = MissingNeed(need, *run, RunSizes());
+        CHECK(missing != need);
+        ++needs;
+      }
+    }
+  }
+  CHECK(needs > 100);
+  CHECK(MissingNeed("pp > 1", *run, {.pp = 2}).empty());
+  CHECK(MissingNeed("pp > 1", *run, {.pp = 1}) == "with pp 1");
+  CHECK(MissingNeed("pp > 1 or dp > 1", *run, {.dp = 2}).empty());
+  CHECK(MissingNeed("model or R passes", *run, RunSizes()) ==
+        "without a model and in a schedule without R passes");
+  CHECK(MissingNeed("F passes, system", *run, RunSizes()) ==
+        "without a system");
+  CHECK(MissingNeed("strategy.offload = full|selective", *run, RunSizes()) ==
+        "unless strategy.offload is full or selective");
+  CHECK(MissingNeed("no strategy.offload", *run, RunSizes()).empty());
 }
 
 TEST_CASE("options: silence and false warnings are found", "[config]") {

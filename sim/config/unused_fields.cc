@@ -132,22 +132,46 @@ constexpr Condition kConditions[] = {
     {"model",
      [](const Facts& facts) { return facts.run.prepared_model.has_value(); },
      "without a model"},
+    {"dense layers",
+     [](const Facts& facts) {
+       const auto& model = facts.run.prepared_model;
+       return model && model->spec.has_dense_layers();
+     },
+     "if every layer has experts"},
+    {"sequences above the window",
+     [](const Facts& facts) {
+       const auto& model = facts.run.prepared_model;
+       return model && model->spec.window < model->training.sequence;
+     },
+     "if no sequence is longer"},
     {"system", [](const Facts& facts) { return facts.shape() != nullptr; },
      "without a system"},
     {"used system", &UsesSystem,
      "on any time or limit since nothing crosses its links"},
     {"nodes", &SpansNodes, "while all ranks are on one node"},
-    {"several nodes",
+    {"several devices",
+     [](const Facts& facts) { return facts.sizes.devices() > 1; },
+     "with one device"},
+    // A list of devices may turn the ranks of one dimension round.
+    {"several orders",
      [](const Facts& facts) {
-       const StrategyChoice& strategy = facts.run.config.strategy;
-       return SpansNodes(facts) || (strategy.global_batch && !strategy.dp);
+       const RunSizes& sizes = facts.sizes;
+       return facts.run.config.strategy.mapping.size() > 1 ||
+              (sizes.pp > 1) + (sizes.dp > 1) + (sizes.tp * sizes.cp > 1) > 1;
      },
-     "while all ranks are on one node"},
+     "unless two of pp, dp and tp * cp are above 1"},
+    {"experts on several nodes",
+     [](const Facts& facts) {
+       const auto& analytic = facts.run.costs.analytic;
+       const auto group = static_cast<int>(CommGroup::kExpert);
+       return analytic && analytic->network.nodes_of_group[group] > 1;
+     },
+     "while experts are on one node"},
     {"links", [](const Facts& facts) { return facts.links_take_time(); },
      "on any time while hops are free"},
     {"simgrid",
      [](const Facts& facts) { return facts.run.engine == "simgrid"; },
-     "with engine fast, on which nothing shares a link"},
+     "with engine fast"},
     {"tokens", [](const Facts& facts) { return facts.run.tokens.has_value(); },
      "without a model (or strategy.microbatch_size and strategy.sequence)"},
     {"partitions", &HasPartitions, "on any time without a model or a system"},
@@ -169,7 +193,7 @@ constexpr Condition kConditions[] = {
      "with dp * cp = 1"},
     {"reduction", [](const Facts& facts) { return facts.reduces(); },
      "if no gradients are reduced"},
-    {"collectives",
+    {"time for bytes",
      [](const Facts& facts) {
        return facts.shape() != nullptr ||
               facts.lower().network.measured != nullptr ||
@@ -177,11 +201,8 @@ constexpr Condition kConditions[] = {
      },
      "on any time without a system"},
     {"sharded gradients",
-     [](const Facts& facts) {
-       return facts.mode().shards_gradients &&
-              facts.mode().mode != DataParallel::kOdc;
-     },
-     "unless strategy.data_parallel is zero2 or fsdp"},
+     [](const Facts& facts) { return facts.mode().shards_gradients; },
+     "unless strategy.data_parallel is zero2, fsdp or odc"},
     {"sharded steps",
      [](const Facts& facts) {
        return facts.reduces() && facts.mode().shards_step &&
@@ -212,6 +233,17 @@ constexpr Condition kConditions[] = {
      "(strategy.recompute)"},
     {"recomputed work", &HasRecomputedWork,
      "as no layer has a module of strategy.recompute_modules"},
+    {"W passes",
+     [](const Facts& facts) {
+       return facts.run.schedule.lowered->Has(PassKind::kBackwardWeight);
+     },
+     "in a schedule without W passes"},
+    {"offload",
+     [](const Facts& facts) {
+       return facts.run.offload.has_value() ||
+              facts.run.schedule.lowered->Has(PassKind::kOffload);
+     },
+     "if nothing is offloaded"},
     {"copies to the host", &CopiesToHost, "if no bytes are copied to the host"},
     {"host memory",
      [](const Facts& facts) {
@@ -233,6 +265,8 @@ const ConfigField* FieldOf(absl::string_view path) {
 bool IsUsual(const ConfigField& field, const RunConfig& config) {
   const std::string value = ValueOf(field, config);
   absl::string_view usual = field.fallback;
+  if (value == usual) return true;
+  if (field.kind == FieldKind::kTexts) return false;
   usual = usual.substr(0, usual.find_first_of(",;"));
   if (!usual.empty() && usual.find_first_of(" '") == usual.npos) {
     return value == usual;
@@ -264,18 +298,11 @@ int SizeOf(absl::string_view name, const Facts& facts) {
       {"dp", sizes.dp},
       {"tp", sizes.tp},
       {"cp", sizes.cp},
+      {"vpp", sizes.vpp},
       {"ep", facts.run.config.strategy.ep.value_or(1)},
       {"microbatches", sizes.microbatches}};
   for (const auto& [own, size] : all) {
     if (own == name) return size;
-  }
-  PW_CHECK(false);
-}
-
-bool HasPass(absl::string_view name, const Facts& facts) {
-  for (int kind = 0; kind < kNumPassKinds; ++kind) {
-    if (PassKindName(static_cast<PassKind>(kind)) != name) continue;
-    return facts.run.schedule.lowered->Has(static_cast<PassKind>(kind));
   }
   PW_CHECK(false);
 }
@@ -291,23 +318,19 @@ const Condition* FindCondition(absl::string_view name) {
 std::string MissingOf(absl::string_view need, const Facts& facts) {
   absl::string_view name = need;
   const bool is_excluded = absl::ConsumePrefix(&name, "no ");
-  const Condition* const condition = FindCondition(name);
+  const std::vector<std::string> sides = absl::StrSplit(name, " = ");
   if (is_excluded) {
-    const bool holds = condition == nullptr ? IsInEffect(name, facts)
-                                            : condition->holds(facts);
-    return holds ? absl::StrCat("with ", name) : "";
+    if (!MissingOf(name, facts).empty()) return "";
+    if (sides.size() == 1) return absl::StrCat("with ", name);
+    return absl::StrCat("with ", sides[0], " ",
+                        ValueOf(*FieldOf(sides[0]), facts.run.config));
   }
-  if (condition != nullptr) {
+  if (const Condition* const condition = FindCondition(name)) {
     return condition->holds(facts) ? "" : condition->missing;
   }
   if (absl::ConsumeSuffix(&name, " > 1")) {
     return SizeOf(name, facts) > 1 ? "" : absl::StrCat("with ", name, " 1");
   }
-  if (absl::ConsumeSuffix(&name, " passes")) {
-    return HasPass(name, facts) ? ""
-                                : absl::StrCat("in a schedule without ", need);
-  }
-  const std::vector<std::string> sides = absl::StrSplit(need, " = ");
   if (sides.size() == 1) {
     return IsInEffect(need, facts) ? "" : absl::StrCat("without ", need);
   }
@@ -322,10 +345,34 @@ std::string MissingOf(absl::string_view need, const Facts& facts) {
                                absl::StrJoin(values, " or "));
 }
 
-// A key that another shape has than that of the run.
-std::string MissingShape(absl::string_view key, const ShapeParams& shape) {
-  const ShapeInfo* info = FindShape(shape.shape);
-  if (info != nullptr && FindShapeParam(*info, key) != nullptr) return "";
+// "without A", "without B": "without A or B".
+std::string Joined(const std::vector<std::string>& all) {
+  std::string text, word;
+  for (absl::string_view missing : all) {
+    const bool is_same = !word.empty() && absl::ConsumePrefix(&missing, word);
+    if (!is_same) word = std::string(missing.substr(0, missing.find(' ') + 1));
+    const bool is_either = is_same && (word == "without " || word == "unless ");
+    absl::StrAppend(&text,
+                    text.empty() ? ""
+                    : is_either  ? " or "
+                                 : " and ",
+                    missing);
+  }
+  return text;
+}
+
+// What a key of system.params lacks: another shape has it, or it is for links
+// between nodes or to hosts.
+std::string MissingOfParam(const std::string& key, const Facts& facts) {
+  const ShapeInfo* const info = FindShape(facts.shape()->shape);
+  const std::vector<ShapeParam>& in_node = NodeParams();
+  if (std::any_of(in_node.begin(), in_node.end(),
+                  [&](const ShapeParam& param) { return param.key == key; })) {
+    return MissingOf("copies to the host", facts);
+  }
+  if (info != nullptr && FindShapeParam(*info, key) != nullptr) {
+    return MissingOf("nodes", facts);
+  }
   return absl::StrCat(
       "unless the shape is ",
       absl::StrJoin(ShapesWithParam(key), " or ",
@@ -346,7 +393,7 @@ std::string MissingNeed(absl::string_view needs, const PreparedRun& run,
       missing.push_back(MissingOf(one, facts));
       if (missing.back().empty()) break;
     }
-    if (!missing.back().empty()) return absl::StrJoin(missing, " and ");
+    if (!missing.back().empty()) return Joined(missing);
   }
   return "";
 }
@@ -375,7 +422,7 @@ std::vector<UnusedField> FindUnusedFields(const PreparedRun& run,
       const std::string path = absl::StrCat(field.path, ".", key);
       if (absl::StartsWith(path, "system.")) {
         add(path,
-            missing.empty() ? MissingShape(key, *run.network.shape) : missing);
+            missing.empty() ? MissingOfParam(key, {run, sizes}) : missing);
       } else if (key == PairParam().key) {
         // Other keys of schedule.params are the schedule's to refuse.
         add(path, missing);

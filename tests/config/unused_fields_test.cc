@@ -263,7 +263,7 @@ TEST_CASE("options: no field does nothing in silence", "[config][long]") {
   CHECK(silent == allowed);
 }
 
-TEST_CASE("options: every need is a field, a degree, a kind or a condition",
+TEST_CASE("options: every need is a field, a degree or a condition",
           "[config]") {
   const absl::StatusOr<RunConfig> config = ReadConfig(
       "schedule: {name: 1f1b}\nstrategy: {pp: 2, microbatches: 2}\n", "");
@@ -288,13 +288,19 @@ TEST_CASE("options: every need is a field, a degree, a kind or a condition",
   CHECK(MissingNeed("pp > 1", *run, {.pp = 2}).empty());
   CHECK(MissingNeed("pp > 1", *run, {.pp = 1}) == "with pp 1");
   CHECK(MissingNeed("pp > 1 or dp > 1", *run, {.dp = 2}).empty());
-  CHECK(MissingNeed("model or R passes", *run, RunSizes()) ==
-        "without a model and in a schedule without R passes");
-  CHECK(MissingNeed("F passes, system", *run, RunSizes()) ==
-        "without a system");
+  CHECK(MissingNeed("model or W passes", *run, RunSizes()) ==
+        "without a model and in a schedule without W passes");
+  CHECK(MissingNeed("pp > 1, system", *run, {.pp = 2}) == "without a system");
+  CHECK(MissingNeed("model or system", *run, RunSizes()) ==
+        "without a model or a system");
+  CHECK(MissingNeed("pp > 1 or tp > 1", *run, RunSizes()) ==
+        "with pp 1 and tp 1");
   CHECK(MissingNeed("strategy.offload = full|selective", *run, RunSizes()) ==
         "unless strategy.offload is full or selective");
   CHECK(MissingNeed("no strategy.offload", *run, RunSizes()).empty());
+  CHECK(MissingNeed("no schedule.name = gpipe|1f1b", *run, RunSizes()) ==
+        "with schedule.name 1f1b");
+  CHECK(MissingNeed("no schedule.name = gpipe", *run, RunSizes()).empty());
 }
 
 TEST_CASE("options: silence and false warnings are found", "[config]") {

@@ -11,6 +11,7 @@
 #include "sim/base/check.h"
 #include "sim/config/config_fields.h"
 #include "sim/config/shape_params.h"
+#include "sim/cost/op_time.h"
 #include "sim/schedule/registry.h"
 #include "sim/topology/node_params.h"
 
@@ -149,22 +150,38 @@ constexpr Condition kConditions[] = {
     {"used system", &UsesSystem,
      "on any time or limit since nothing crosses its links"},
     {"nodes", &SpansNodes, "while all ranks are on one node"},
+    {"several nodes",
+     [](const Facts& facts) {
+       const StrategyChoice& strategy = facts.run.config.strategy;
+       return SpansNodes(facts) || (strategy.global_batch && !strategy.dp);
+     },
+     "while all ranks are on one node"},
+    {"several chunks",
+     [](const Facts& facts) {
+       return facts.sizes.vpp > 1 || facts.run.schedule.lowered->directions > 1;
+     },
+     "in a schedule with one chunk a rank"},
     {"several devices",
      [](const Facts& facts) { return facts.sizes.devices() > 1; },
      "with one device"},
-    // A list of devices may turn the ranks of one dimension round.
+    // Other values than an order of dimensions place even those of one.
     {"several orders",
      [](const Facts& facts) {
        const RunSizes& sizes = facts.sizes;
-       return facts.run.config.strategy.mapping.size() > 1 ||
+       const auto& mapping = facts.run.config.strategy.mapping;
+       return mapping.empty() || !absl::StrContains(mapping[0], "pp") ||
               (sizes.pp > 1) + (sizes.dp > 1) + (sizes.tp * sizes.cp > 1) > 1;
      },
      "unless two of pp, dp and tp * cp are above 1"},
     {"experts on several nodes",
      [](const Facts& facts) {
        const auto& analytic = facts.run.costs.analytic;
+       const auto& model = facts.run.prepared_model;
        const auto group = static_cast<int>(CommGroup::kExpert);
-       return analytic && analytic->network.nodes_of_group[group] > 1;
+       return (analytic && analytic->network.nodes_of_group[group] > 1) ||
+              (facts.shape() != nullptr && model &&
+               model->training.ep * model->training.etp() >
+                   facts.shape()->devices_per_node);
      },
      "while experts are on one node"},
     {"links", [](const Facts& facts) { return facts.links_take_time(); },
@@ -183,6 +200,13 @@ constexpr Condition kConditions[] = {
        return analytic && analytic->silicon != nullptr;
      },
      "without tables of measured rates (costs.analytic.silicon)"},
+    {"rates of fused experts",
+     [](const Facts& facts) {
+       const auto& analytic = facts.run.costs.analytic;
+       return facts.run.prepared_model && analytic && analytic->silicon &&
+              HasFusedExperts(*analytic, facts.run.prepared_model->training);
+     },
+     "if no such layer was measured in strategy.precision"},
     {"sequence parallelism",
      [](const Facts& facts) {
        const auto& model = facts.run.prepared_model;
@@ -298,7 +322,6 @@ int SizeOf(absl::string_view name, const Facts& facts) {
       {"dp", sizes.dp},
       {"tp", sizes.tp},
       {"cp", sizes.cp},
-      {"vpp", sizes.vpp},
       {"ep", facts.run.config.strategy.ep.value_or(1)},
       {"microbatches", sizes.microbatches}};
   for (const auto& [own, size] : all) {

@@ -306,6 +306,9 @@ TEST_CASE("prepare: where choices for experts do nothing", "[config]") {
   CHECK_FALSE(apart("kernels: compiled", "tp: 4"));
   CHECK_FALSE(apart("", "tp: 1"));
   CHECK_FALSE(apart("", "tp: 4, sequence_parallel: false"));
+  CHECK(Warns(pieces("kernels: eager", ""),
+              "strategy.overlap_tensor has no effect with "
+              "costs.analytic.kernels eager"));
   CHECK(Warns(pieces("", ", sequence_parallel: false"),
               "strategy.overlap_tensor has no effect without "
               "strategy.sequence_parallel"));
@@ -317,6 +320,12 @@ TEST_CASE("prepare: where choices for experts do nothing", "[config]") {
   REQUIRE_FALSE(both.ok());
   CHECK_THAT(std::string(both.status().message()),
              Catch::Contains("strategy.braided_tensor"));
+  // Tables of fused layers are of 16 bit and of 8 bit with a scale a tensor.
+  const std::string fused = ", fused_experts: true, precision: ";
+  const char* const kNoTable =
+      "strategy.fused_experts has no effect if no such layer was measured";
+  CHECK(Warns(Prepared(run(2, fused + "fp8-block")), kNoTable));
+  CHECK_FALSE(Warns(Prepared(run(2, fused + "fp8")), kNoTable));
   // No device has more rows than there are.
   CHECK(forward_s(2, ", expert_load: 4") > forward_s(2, ""));
   const auto refused = PrepareText(run(2, ", expert_load: 4.5"));

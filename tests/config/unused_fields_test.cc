@@ -265,8 +265,9 @@ TEST_CASE("options: no field does nothing in silence", "[config][long]") {
 
 TEST_CASE("options: every need is a field, a degree or a condition",
           "[config]") {
-  const absl::StatusOr<RunConfig> config = ReadConfig(
-      "schedule: {name: 1f1b}\nstrategy: {pp: 2, microbatches: 2}\n", "");
+  const absl::StatusOr<RunConfig> config =
+      ReadConfig("schedule: {name: 1f1b}\nstrategy: {pp: 2, microbatches: 2}\n",
+                 "run.yaml");
   REQUIRE(config.ok());
   const absl::StatusOr<PreparedRun> run = Prepare(*config);
   INFO(run.status());

@@ -17,7 +17,7 @@ set(PIPEWRIGHT_UNITY_BYTES 150000)
 set(PIPEWRIGHT_LIGHT "(calibrate|sim/(report|profile|foreign)|\
 sim/analysis/(reproduce|plot|explain|diagnose|compare))/\
 |execute/report/|sim/analysis/search/memory_advice\\.cc$\
-|sim/config/(.*_(text|texts|reference)|idle_.*|flags|check_texts)\\.cc$")
+|sim/config/(.*_(text|texts|reference)|unused_fields|flags|check_texts)\\.cc$")
 
 # What can corrupt memory: readers of files from outside, and what works on arrays
 # by index. The sanitized tests of `ci` compile these files with sanitizers.

@@ -350,9 +350,9 @@ void WarnOfIdle(const PreparedRun& run, const ExecuteRequest& request,
        "microbatches");
   if (HasTimes(run)) return;
   for (const std::string& path : GivenPaths(run.config)) {
-    const bool told =
-        std::any_of(run.idle.begin(), run.idle.end(),
-                    [&](const IdleOption& idle) { return idle.path == path; });
+    const bool told = std::any_of(
+        run.unused.begin(), run.unused.end(),
+        [&](const UnusedField& field) { return field.path == path; });
     const bool system = absl::StartsWith(path, "system.");
     const bool times_links =
         !request.real() &&

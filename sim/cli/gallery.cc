@@ -49,10 +49,10 @@ absl::Status Draw(const RunConfig& config, RunContext* context,
   const PreparedRun& run = simulated.prepared;
   const auto is_idle = [&](const std::string& warning) {
     return std::any_of(
-        run.idle.begin(), run.idle.end(),
-        [&](const IdleOption& option) { return option.warning == warning; });
+        run.unused.begin(), run.unused.end(),
+        [&](const UnusedField& option) { return option.warning == warning; });
   };
-  for (const IdleOption& option : run.idle) ++(*idle)[option.warning];
+  for (const UnusedField& option : run.unused) ++(*idle)[option.warning];
   for (const std::string& warning : run.warnings) {
     if (is_idle(warning)) continue;
     if (std::find(warnings->begin(), warnings->end(), warning) ==

@@ -3,6 +3,8 @@
 #include <type_traits>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "sim/base/check.h"
 
 namespace pipewright {
@@ -27,6 +29,46 @@ bool Holds(const List& list) {
   return !list.empty();
 }
 bool Holds(bool given) { return given; }
+
+// The value of a field that is given, as ToString has it.
+class Words {
+ public:
+  explicit Words(const ConfigField& field)
+      : unit_(field.unit == Unit::kNone
+                  ? ""
+                  : absl::StrCat(" ", SiUnit(field.unit))) {}
+
+  const std::string& text() const { return text_; }
+
+  void operator()(const std::optional<std::string>& value) { text_ = *value; }
+  void operator()(const std::optional<bool>& value) {
+    text_ = *value ? "true" : "false";
+  }
+  template <typename Integer>
+  void operator()(const std::optional<Integer>& value) {
+    text_ = absl::StrCat(*value);
+  }
+  void operator()(const std::optional<double>& value) { text_ = Real(*value); }
+  void operator()(const std::vector<double>& values) {
+    text_ = absl::StrJoin(values, ", ", [this](std::string* out, double value) {
+      absl::StrAppend(out, Real(value));
+    });
+  }
+  template <typename Value>
+  void operator()(const std::vector<Value>& values) {
+    text_ = absl::StrJoin(values, ", ");
+  }
+  void operator()(const std::map<std::string, std::string>&) {}
+  void operator()(bool) { text_ = "given"; }
+
+ private:
+  std::string Real(double value) const {
+    return absl::StrFormat("%.17g%s", value, unit_);
+  }
+
+  std::string unit_;
+  std::string text_;
+};
 
 }  // namespace
 
@@ -131,8 +173,16 @@ void CopyField(const ConfigField& field, const RunConfig& from, RunConfig* to) {
 std::map<std::string, std::string>* PairsOf(const ConfigField& field,
                                             RunConfig* config) {
   PW_CHECK(field.kind == FieldKind::kPairs);
-  return static_cast<std::map<std::string, std::string>*>(
-      field.member(config));
+  return static_cast<std::map<std::string, std::string>*>(field.member(config));
+}
+
+std::string ValueOf(const ConfigField& field, const RunConfig& config) {
+  if (field.kind == FieldKind::kChoice) {
+    return ChoiceName(field.choices(), *field.chosen(config));
+  }
+  Words words(field);
+  WithMember(field, config, words);
+  return words.text();
 }
 
 void ClearField(const ConfigField& field, RunConfig* config) {

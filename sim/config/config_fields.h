@@ -45,6 +45,7 @@ struct ConfigField {
   FieldKind kind;
   const char* meaning;
   const char* fallback;  // "": none
+  const char* needs;     // Field.needs, those of its sections first
   // "" without a flag. ConfigFlag (flags.h) says the same of the rest.
   const char* flag = "";
   const char* flag_value = "";
@@ -81,6 +82,8 @@ inline const std::map<std::string, std::string>& PairsOf(
     const ConfigField& field, const RunConfig& config) {
   return *PairsOf(field, const_cast<RunConfig*>(&config));
 }
+// Value of a field that is given, as a configuration prints; "" for kPairs.
+std::string ValueOf(const ConfigField& field, const RunConfig& config);
 // As if nobody had given it.
 void ClearField(const ConfigField& field, RunConfig* config);
 

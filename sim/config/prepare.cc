@@ -6,9 +6,9 @@
 #include "sim/base/status.h"
 #include "sim/config/check_texts.h"
 #include "sim/config/framework.h"
-#include "sim/config/idle_options.h"
 #include "sim/config/prepare_parts.h"
 #include "sim/config/time_scales.h"
+#include "sim/config/unused_fields.h"
 #include "sim/engine/engine.h"
 
 namespace pipewright {
@@ -193,9 +193,9 @@ absl::StatusOr<PreparedRun> PrepareAlike(const RunConfig& given,
       PrepareSlowDevices(config, sizes.pp, sizes.dp, sizes.tp * sizes.cp,
                          links.cluster.get(), links.mapping.get()));
   PW_ASSIGN_OR_RETURN(run.failing, PrepareFailures(config, sizes.devices()));
-  run.idle = FindIdleOptions(run, sizes);
-  for (const IdleOption& option : run.idle) {
-    run.warnings.push_back(option.warning);
+  run.unused = FindUnusedFields(run, sizes);
+  for (const UnusedField& field : run.unused) {
+    run.warnings.push_back(field.warning);
   }
   StrategyChoice& strategy = run.config.strategy;
   strategy.pp = sizes.pp;

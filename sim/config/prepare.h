@@ -48,7 +48,7 @@ struct PreparedModel {
 };
 
 // A field that was given and changes nothing in the run.
-struct IdleOption {
+struct UnusedField {
   std::string path;     // "costs.p2p"
   std::string warning;  // "run.yaml:3: costs.p2p has no effect ..."
 };
@@ -194,8 +194,8 @@ struct PreparedRun {
   std::vector<PreparedClass> classes;
   std::optional<SlowDevices> slow;          // where the configuration has some
   std::optional<PreparedFailures> failing;  // where devices fail
-  std::vector<IdleOption> idle;
-  std::vector<std::string> warnings;  // those of `idle` too
+  std::vector<UnusedField> unused;
+  std::vector<std::string> warnings;  // those of `unused` too
 
   // Sizes in `memory`, null without one.
   const ScheduleMemory* memory_of_ranks() const {

@@ -4,65 +4,10 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "sim/base/error_parts.h"
-#include "sim/base/quantity.h"
 #include "sim/config/config_fields.h"
 
 namespace pipewright {
-namespace {
-
-// The value of a field that is given, as ToString has it.
-class Words {
- public:
-  explicit Words(const ConfigField& field)
-      : unit_(field.unit == Unit::kNone
-                  ? ""
-                  : absl::StrCat(" ", SiUnit(field.unit))) {}
-
-  const std::string& text() const { return text_; }
-
-  void operator()(const std::optional<std::string>& value) { text_ = *value; }
-  void operator()(const std::optional<bool>& value) {
-    text_ = *value ? "true" : "false";
-  }
-  template <typename Integer>
-  void operator()(const std::optional<Integer>& value) {
-    text_ = absl::StrCat(*value);
-  }
-  void operator()(const std::optional<double>& value) { text_ = Real(*value); }
-  void operator()(const std::vector<double>& values) {
-    text_ = absl::StrJoin(values, ", ", [this](std::string* out, double value) {
-      absl::StrAppend(out, Real(value));
-    });
-  }
-  template <typename Value>
-  void operator()(const std::vector<Value>& values) {
-    text_ = absl::StrJoin(values, ", ");
-  }
-  void operator()(const std::map<std::string, std::string>&) {}
-  void operator()(bool) { text_ = "given"; }
-
- private:
-  std::string Real(double value) const {
-    return absl::StrFormat("%.17g%s", value, unit_);
-  }
-
-  std::string unit_;
-  std::string text_;
-};
-
-std::string ValueOf(const ConfigField& field, const RunConfig& config) {
-  if (field.kind == FieldKind::kChoice) {
-    return ChoiceName(field.choices(), *field.chosen(config));
-  }
-  Words words(field);
-  WithMember(field, config, words);
-  return words.text();
-}
-
-}  // namespace
 
 RunConfig::RunConfig() = default;
 RunConfig::RunConfig(const RunConfig&) = default;

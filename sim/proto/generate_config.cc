@@ -165,20 +165,22 @@ class Writer {
   }
 
   // The rows of `message`, whose fields are at `path` and below `member`.
-  // `first_help`: of its first field, if not "".
+  // `first_help`: of its first field, if not "". `needs`: of all its fields.
   void Rows(const Descriptor* message, const std::string& path,
-            const std::string& member, std::string first_help = "") {
+            const std::string& member, std::string first_help = "",
+            const std::string& needs = "") {
     for (int index = 0; index < message->field_count(); ++index) {
       const FieldDescriptor* field = message->field(index);
       if (!SaidOf(field).key_of().empty()) continue;
       const std::string at = absl::StrCat(path, field->name());
       if (!IsSection(field)) {
-        Row(field, at, absl::StrCat(member, MemberOf(field)), first_help);
+        Row(field, at, absl::StrCat(member, MemberOf(field)), first_help,
+            needs);
         first_help.clear();
         continue;
       }
       if (!SaidOf(field).help().empty()) {
-        Row(field, at, absl::StrCat(member, field->name()), "");
+        Row(field, at, absl::StrCat(member, field->name()), "", needs);
       }
       const Descriptor* section = field->message_type();
       const auto& options = section->options();
@@ -186,7 +188,7 @@ class Writer {
            options.HasExtension(proto::flat)
                ? absl::StrCat(member, options.GetExtension(proto::flat))
                : absl::StrCat(member, field->name(), "."),
-           SaidOf(field).first_help());
+           SaidOf(field).first_help(), Joined(needs, SaidOf(field).needs()));
     }
     if (message->options().HasExtension(proto::spec)) Spec(message, path);
   }
@@ -224,9 +226,14 @@ class Writer {
   }
 
  private:
-  // `help`: in place of the field's own, if not "".
+  static std::string Joined(const std::string& needs, const std::string& more) {
+    return absl::StrCat(needs, needs.empty() || more.empty() ? "" : ", ", more);
+  }
+
+  // `help`: in place of the field's own, if not "". `needs`: of the section.
   void Row(const FieldDescriptor* field, const std::string& path,
-           const std::string& member, const std::string& help) {
+           const std::string& member, const std::string& help,
+           const std::string& needs) {
     const proto::Field& said = SaidOf(field);
     const std::string meaning = help.empty() ? said.help() : help;
     if (meaning.empty()) Fail(field, "no help");
@@ -234,7 +241,8 @@ class Writer {
     absl::StrAppend(&rows_, "      {.path = ", Quoted(path),
                     ", .kind = FieldKind::", kind.name,
                     ", .meaning = ", Quoted(meaning),
-                    ", .fallback = ", Quoted(said.fallback()));
+                    ", .fallback = ", Quoted(said.fallback()),
+                    ", .needs = ", Quoted(Joined(needs, said.needs())));
     Flag(field);
     if (said.unit() != proto::NONE) {
       absl::StrAppend(&rows_, ", .unit = Unit::k",

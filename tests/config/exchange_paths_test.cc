@@ -252,8 +252,8 @@ TEST_CASE("exchanges: a slow link is nothing to other groups", "[config]") {
   };
   CHECK(seconds(*program, 0) == seconds(*plain, 0));
   CHECK(seconds(*program, 1) > 1.01 * seconds(*plain, 1));
-  for (const IdleOption& idle : run.idle) INFO(idle.warning);
-  CHECK(run.idle.empty());
+  for (const UnusedField& field : run.unused) INFO(field.warning);
+  CHECK(run.unused.empty());
   // Experts wait for the slowest of their group.
   const PreparedRun experts = Prepared(
       absl::StrCat(Run("pp: 1, tp: 1, dp: 32, ep: 16, data_parallel: none", "",

@@ -270,7 +270,7 @@ TEST_CASE("prepare: where choices for experts do nothing", "[config]") {
   CHECK(forward_s(2, beside) < forward_s(2, ""));
   CHECK(forward_s(1, beside) == forward_s(1, ""));
   CHECK(Warns(Prepared(run(1, beside)),
-              "strategy.overlap_experts has no effect with one microbatch"));
+              "strategy.overlap_experts has no effect with microbatches 1"));
   const auto braided = [&](int microbatches, const std::string& choice) {
     return Prepared(
         absl::StrCat("schedule: {name: 1f1b}\nmodel: {preset: llama3-8b}\n"
@@ -280,7 +280,7 @@ TEST_CASE("prepare: where choices for experts do nothing", "[config]") {
   };
   CHECK(!Warns(braided(2, ""), "braided_tensor has no effect"));
   CHECK(Warns(braided(1, ""),
-              "strategy.braided_tensor has no effect with one microbatch"));
+              "strategy.braided_tensor has no effect with microbatches 1"));
   const auto pieces = [&](const char* costs, const char* choice) {
     return Prepared(
         absl::StrCat("schedule: {name: 1f1b}\nmodel: {preset: llama3-8b}\n"
@@ -323,7 +323,7 @@ TEST_CASE("prepare: where choices for experts do nothing", "[config]") {
   // Tables of fused layers are of 16 bit and of 8 bit with a scale a tensor.
   const std::string fused = ", fused_experts: true, precision: ";
   const char* const kNoTable =
-      "strategy.fused_experts has no effect where no such layer was measured";
+      "strategy.fused_experts has no effect if no such layer was measured";
   CHECK(Warns(Prepared(run(2, fused + "fp8-block")), kNoTable));
   CHECK_FALSE(Warns(Prepared(run(2, fused + "fp8")), kNoTable));
   // No device has more rows than there are.

@@ -205,9 +205,15 @@ TEST_CASE("prepare: a profile's passes stop where they were measured",
   const auto run = Prepare(config);
   INFO(run.status());
   REQUIRE(run.ok());
-  CHECK(Mentions(run->warnings,
-                 "strategy.recompute_stops_early has no effect on any time "
-                 "with costs.profile"));
+  config.strategy.recompute_stops_early = false;
+  const auto whole = Prepare(config);
+  REQUIRE(whole.ok());
+  for (size_t stage = 0; stage < whole->costs.passes.stages.size(); ++stage) {
+    const StageCosts& one = run->costs.passes.stages[stage];
+    const StageCosts& other = whole->costs.passes.stages[stage];
+    CHECK(one.backward_input_s == other.backward_input_s);
+    CHECK(one.recompute_s == other.recompute_s);
+  }
   std::filesystem::remove(path);
 }
 

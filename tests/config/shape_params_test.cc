@@ -190,10 +190,10 @@ TEST_CASE("shape params: what the shape does not have is said to do nothing",
         INFO(run.status());
         REQUIRE(run.ok());
         bool said = false;
-        for (const IdleOption& idle : run->idle) {
-          if (idle.path != absl::StrCat("system.params.", param.key)) continue;
-          said = absl::StrContains(idle.warning, "has no effect unless") &&
-                 absl::StrContains(idle.warning, shape->name);
+        for (const UnusedField& field : run->unused) {
+          if (field.path != absl::StrCat("system.params.", param.key)) continue;
+          said = absl::StrContains(field.warning, "has no effect unless") &&
+                 absl::StrContains(field.warning, shape->name);
         }
         CHECK(said);
       }

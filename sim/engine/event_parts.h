@@ -28,7 +28,7 @@ class ReplicaParts {
   // several replicas. 1: nothing is known to be apart.
   int count() const { return count_; }
   int PartOf(int replica) const { return part_of_replica_[replica]; }
-  // Of a link's queue, or any part if several replicas use it.
+  // Part of a link's queue; any part if several replicas use it.
   int PartOfQueue(int queue) const {
     return PartOf(std::max(0, replica_of_queue_[queue]));
   }

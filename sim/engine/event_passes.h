@@ -37,7 +37,7 @@ class HeldTransfers {
   bool received(int device) const { return devices_[device].received; }
   void PostInputs(const Poster& who, const RankProgram& rank,
                   const Pass* block);
-  // Of the block that ends at `position`.
+  // Outputs of the block that ends at `position`.
   void PostOutputs(const Poster& who, const RankProgram& rank,
                    const Pass* block, int64_t position,
                    const SideSequence& sequence);
@@ -145,7 +145,7 @@ class ComputeStreams {
     const Device& own = devices_[device];
     return {own.replica, own.iteration, own.sequence.start().is_false};
   }
-  // Null: transfers hold nobody.
+  // Null if no transfer holds a rank.
   const HeldTransfers* held() const { return holds_ ? &held_ : nullptr; }
 
  private:

@@ -56,7 +56,7 @@ class SideStreams {
   bool IsIdle(int device, Stream stream) const {
     return QueueOf(device, stream).empty();
   }
-  // Of a stream that is not idle.
+  // Oldest operation of a stream that is not idle.
   const IssuedOp& Head(int device, Stream stream) const {
     return QueueOf(device, stream).front();
   }

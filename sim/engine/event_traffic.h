@@ -113,8 +113,8 @@ class SideSources {
   int OfCopies(int device, Stream stream) const {
     return Find(SideKey(device, CopyIndex(stream)));
   }
-  // Of a pull or push with several peers, for each step: one, or one a peer.
-  // Null: there are no links.
+  // Sources of a pull or push with several peers, for each step: one, or one a
+  // peer. Null: there are no links.
   const std::vector<std::vector<int>>* OfPeers(int device,
                                                const SideOp& op) const;
 

@@ -241,6 +241,8 @@ std::vector<GivenKey> WithOptions(std::vector<GivenKey> keys) {
     if (is_option) {
       key.section = row->sections[0];
       key.name = row->id();
+      // The script copies the data's sequence to the model.
+      if (key.name == "seq_length") key.section = "model";
       key.is_flag = false;
     }
     (is_option ? options : others).push_back(std::move(key));

@@ -225,6 +225,10 @@ absl::Status EmitBridge(Emission* emission) {
   overrides.Set("dataset", "seq_length",
                 absl::StrCat(emission->training.sequence));
   overrides.Reset();
+  // Bridge refuses graphs without it.
+  if (emission->training.execution.launch == Launch::kGraphs) {
+    overrides.Set("rng", "te_rng_tracker", "true");
+  }
   const std::string launch = TorchrunLine(emission);
   emission->out.text = absl::StrCat(
       "#!/bin/bash\n# Overrides of a recipe of Megatron-Bridge (067f987d).\n",

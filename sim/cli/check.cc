@@ -184,6 +184,8 @@ absl::Status Verify(const ScheduleFile& file, Semantics semantics,
         {"receive", StepToString(file.schedule, longest.receive)},
         {"steps", longest.steps}};
   }
+  // In batches sends stand later than they could.
+  if (batched) steps = DefaultSteps(file.schedule, Semantics::kBuffered);
   PW_RETURN_IF_ERROR(
       CheckProgress(file.schedule, steps, Semantics::kBuffered, &facts));
   (*report)["buffered_steps"] = facts.steps;
@@ -265,6 +267,11 @@ absl::Status Check::Run() {
                  {"replicas", schedule.directions},
                  {"ops", CountPasses(schedule)},
                  {"semantics", semantics}};
+  if (rule == Semantics::kBatched && schedule.update_every > 0) {
+    return BadValue("--semantics", semantics,
+                    "buffered, rendezvous, nccl for a schedule that is never "
+                    "flushed");
+  }
   absl::Status verdict = Verify(parsed, rule, &report);
   report["valid"] = verdict.ok();
   if (verdict.ok()) {

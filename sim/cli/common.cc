@@ -387,6 +387,13 @@ absl::StatusOr<std::string> ReadText(const std::string& path, int64_t most) {
   return text;
 }
 
+absl::StatusOr<std::string> ReadHead(const std::string& path) {
+  constexpr int64_t kHeadBytes = int64_t{1} << 20;
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return "";
+  return ReadText(path, kHeadBytes);
+}
+
 bool IsFolder(const std::string& path) {
   std::error_code error;
   return std::filesystem::is_directory(path, error);

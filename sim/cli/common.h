@@ -125,12 +125,14 @@ void PrintWarnings(const std::vector<std::string>& warnings);
 
 absl::Status NotAvailable(absl::string_view what);
 
-// The first bytes of a file, gzip or not, enough to tell what it is.
-inline constexpr int64_t kHeadBytes = int64_t{1} << 20;
 // At most `most` bytes of a file, gzip or not; below 0 all of them. Error: that
 // of InputFile.
 absl::StatusOr<std::string> ReadText(const std::string& path,
                                      int64_t most = -1);
+
+// First bytes of a file, gzip or not, enough to tell what it is; "" of a pipe,
+// which cannot be read again.
+absl::StatusOr<std::string> ReadHead(const std::string& path);
 
 // Folders of traces of PyTorch's profiler, one file a rank.
 bool IsFolder(const std::string& path);

@@ -145,7 +145,7 @@ absl::Status CompareVerb::CompareLog(std::optional<double> most) {
   PW_ASSIGN_OR_RETURN(
       const LogSummary steps,
       SummarizeLog(log, skip_given->count() > 0 ? foreign.skip : -1));
-  PW_ASSIGN_OR_RETURN(const std::string head, ReadText(simulated, kHeadBytes));
+  PW_ASSIGN_OR_RETURN(const std::string head, ReadHead(simulated));
   PredictedStep predicted;
   if (absl::StrContains(head, "traceEvents")) {
     PW_ASSIGN_OR_RETURN(const auto in, InputFile::Open(simulated));
@@ -179,9 +179,8 @@ absl::Status CompareVerb::Run() {
   if (summary) return Summarize();
   PW_ASSIGN_OR_RETURN(const std::optional<double> most, ReadLimit(limit));
   PW_ASSIGN_OR_RETURN(const auto in, InputFile::Open(simulated));
-  PW_ASSIGN_OR_RETURN(const std::string head,
-                      ReadText(measured[0], kHeadBytes));
-  if (!BeginsJson(head)) return CompareLog(most);
+  PW_ASSIGN_OR_RETURN(const std::string head, ReadHead(measured[0]));
+  if (!head.empty() && !BeginsJson(head)) return CompareLog(most);
   PW_ASSIGN_OR_RETURN(ReadTrace simulated_run,
                       Read(*in, ReadChromeTrace(in->stream(), simulated)));
   std::vector<std::string> warnings;

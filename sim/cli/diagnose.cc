@@ -150,7 +150,7 @@ absl::StatusOr<MeasuredJob> DiagnoseVerb::ReadJob() const {
   if (IsFolder(trace)) {
     PW_ASSIGN_OR_RETURN(paths, TracesOfFolder(trace));
   } else {
-    PW_ASSIGN_OR_RETURN(const std::string head, ReadText(trace, kHeadBytes));
+    PW_ASSIGN_OR_RETURN(const std::string head, ReadHead(trace));
     const bool is_json = BeginsJson(head);
     bool ours = !is_json;
     if (is_json) {
@@ -229,8 +229,8 @@ absl::Status DiagnoseVerb::Run() {
     return BadValue("--ideal", ideal, "mean, median");
   }
   if (!IsFolder(trace)) {
-    PW_ASSIGN_OR_RETURN(const std::string head, ReadText(trace, kHeadBytes));
-    if (IsLog(head)) return RunLog();
+    PW_ASSIGN_OR_RETURN(const std::string head, ReadHead(trace));
+    if (!head.empty() && IsLog(head)) return RunLog();
   }
   PW_ASSIGN_OR_RETURN(const MeasuredJob job, ReadJob());
   const Diagnosis diagnosis = Diagnose(

@@ -61,10 +61,10 @@ void AddCopies(const RunConfig& config, const PreparedProfile& profile,
   if (both < alone) paths->ShareBothWays(both);
 }
 
-// GPUs of the machine that the profile is of, as far as it shows: those that
-// transfers inside a node were measured between.
-double DevicesOf(const Profile& profile) {
-  int64_t devices = 1;
+// GPUs that share the host's memory: those that transfers inside a node were
+// measured between, or more if the system's nodes have more.
+double DevicesOf(const Profile& profile, int devices_per_node) {
+  int64_t devices = devices_per_node;
   for (const TransferEntry& entry : profile.transfers) {
     if (entry.transport != kNcclTransport || entry.nodes != 1) continue;
     devices = std::max(devices, entry.ranks);
@@ -103,7 +103,8 @@ void TakeMeasuredHost(const RunConfig& config,
     *value = rate;
   };
   take(given.memory_bytes_per_s, "host memory bandwidth", "B/s",
-       measured.host_memory_bytes_per_s / DevicesOf(measured),
+       measured.host_memory_bytes_per_s /
+           DevicesOf(measured, params->devices_per_node),
        &host.bytes_per_s);
   const OptimizerEntry* step = nullptr;
   for (const OptimizerEntry& entry : measured.optimizers) {
@@ -195,9 +196,10 @@ void WarnOfUnusedMeasurements(const RunConfig& config, PreparedRun* run) {
     return paths != nullptr && paths->Has(ends);
   };
   const bool copies = run->offload || run->lower.offload.active();
-  if (copies && !profile->profile->copies.empty() && !has(PathEnds::kToHost) &&
-      !IsGiven(config.system.pcie)) {
-    warn("copies are", "they are not of both directions");
+  if (copies && !profile->profile->copies.empty() && !has(PathEnds::kToHost)) {
+    warn("copies are", IsGiven(config.system.pcie)
+                           ? "system.pcie is given"
+                           : "they are not of both directions");
   }
   if (!sends || run->schedule.lowered->pp() == 1) return;
   for (int rank = 0; rank + 1 < run->schedule.lowered->pp(); ++rank) {

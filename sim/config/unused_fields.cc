@@ -90,9 +90,9 @@ bool RecomputesPasses(const Facts& facts) {
          (model && model->training.recompute != Recompute::kNone);
 }
 
-// Does any layer have work that strategy.recompute runs again? Always without
-// it.
-bool HasRecomputedWork(const Facts& facts) {
+// Does any layer that counts have work that strategy.recompute runs again, or
+// with `any_work` any at all? Always without it.
+bool HasRecomputed(const Facts& facts, bool any_work) {
   const std::optional<PreparedModel>& model = facts.run.prepared_model;
   if (!model || model->training.recompute == Recompute::kNone) return true;
   for (const std::vector<StageBlock>& blocks : model->layout.stages) {
@@ -103,6 +103,7 @@ bool HasRecomputedWork(const Facts& facts) {
       const bool any = model->training.RecomputedLayers(before, count) > 0;
       before += count;
       if (!any) continue;
+      if (any_work) return true;
       for (const ModelOp& op : model->Ops(block.kind, block.first_layer)) {
         if (RecomputedPart(op, model->training.recompute) > 0) return true;
       }
@@ -261,9 +262,13 @@ constexpr Condition kConditions[] = {
     {"recomputed passes", &RecomputesPasses,
      "on the run without R passes or a model that recomputes "
      "(strategy.recompute)"},
-    {"recomputed work", &HasRecomputedWork,
-     "as no layer that strategy.recompute_every counts within its stage has a "
-     "module of strategy.recompute_modules"},
+    {"recomputed layers",
+     [](const Facts& facts) { return HasRecomputed(facts, true); },
+     "as no layer that strategy.recompute_every counts within its stage runs "
+     "anything again"},
+    {"recomputed work",
+     [](const Facts& facts) { return HasRecomputed(facts, false); },
+     "as no layer has a module of strategy.recompute_modules"},
     {"W passes",
      [](const Facts& facts) {
        return facts.run.schedule.lowered->Has(PassKind::kBackwardWeight);

@@ -91,9 +91,18 @@ class BridgeFile {
       return found != core_.end() && !found->second.values.empty() &&
              found->second.values[0] == "true";
     };
-    if (overlap_ &&
-        (on("use_distributed_optimizer") || on("use_megatron_fsdp"))) {
+    const bool shards =
+        on("use_distributed_optimizer") || on("use_megatron_fsdp");
+    if (overlap_ && shards) {
+      const auto other = core_.find(overlap_->name);
+      if (other != core_.end() && !other->second.is_null &&
+          other->second.values != overlap_->values) {
+        Overruled(other->second, *overlap_);
+      }
       core_[overlap_->name] = *overlap_;
+    } else if (overlap_ && overlap_->line > 0) {
+      without_effect_.push_back(absl::StrCat(
+          overlap_->Spelled(), " (without the distributed optimizer)"));
     }
     std::vector<GivenKey> core;
     for (auto& [name, key] : core_) core.push_back(std::move(key));
@@ -210,6 +219,11 @@ class BridgeFile {
       Overruled(before->second, given);
     }
     core_[given.name] = given;
+    // Copied to the model, if it is on.
+    if (given.name == "te_rng_tracker" && !given.is_null &&
+        given.values[0] == "true") {
+      core_["use_te_rng_tracker"] = given;
+    }
   }
   void Overruled(const GivenKey& given, const GivenKey& by) {
     without_effect_.push_back(
@@ -279,20 +293,22 @@ absl::StatusOr<ForeignArgs> ReadBridge(std::vector<GivenKey> keys,
   const BridgeRecipe* recipe = nullptr;
   std::string place;
   // What the recipe sets lies below the overrides.
-  const auto named = std::find_if(
-      keys.begin(), keys.end(),
-      [](const GivenKey& key) { return key.is_flag && key.name == "recipe"; });
-  if (named != keys.end()) {
-    const std::string name = absl::StrJoin(named->values, "");
+  const auto names_recipe = [](const GivenKey& key) {
+    return key.is_flag && key.name == "recipe";
+  };
+  const auto last = std::find_if(keys.rbegin(), keys.rend(), names_recipe);
+  if (last != keys.rend()) {
+    const GivenKey named = *last;
+    const std::string name = absl::StrJoin(named.values, "");
     recipe = FindBridgeRecipe(name);
-    place = FieldPlace::InFile(path, named->line, "--recipe");
+    place = FieldPlace::InFile(path, named.line, "--recipe");
     if (recipe == nullptr) {
-      return BadValue(FieldPlace::InFile(path, named->line, "--recipe"), name,
+      return BadValue(FieldPlace::InFile(path, named.line, "--recipe"), name,
                       "a recipe of frameworks/bridge_recipes.csv; of others "
                       "give the dump");
     }
-    std::vector<GivenKey> values = RecipeKeys(*recipe, named->line);
-    keys.erase(named);
+    std::vector<GivenKey> values = RecipeKeys(*recipe, named.line);
+    std::erase_if(keys, names_recipe);
     // An override replaces the value, be it with null.
     std::erase_if(values, [&keys](const GivenKey& value) {
       return std::any_of(keys.begin(), keys.end(), [&](const GivenKey& given) {
@@ -307,11 +323,19 @@ absl::StatusOr<ForeignArgs> ReadBridge(std::vector<GivenKey> keys,
   const auto is_named = [&](const char* field) {
     return said.count(field) > 0 || around.Gives(field);
   };
+  const auto given = [&keys](const char* name) {
+    return absl::c_find_if(keys, [name](const GivenKey& key) {
+      return key.name == name && !key.is_null;
+    });
+  };
   const bool takes_model = recipe != nullptr && !is_named("model.preset") &&
                            !is_named("model.hf") &&
-                           absl::c_none_of(keys, [](const GivenKey& key) {
-                             return key.name == "num_layers" && !key.is_null;
-                           });
+                           given("hidden_size") == keys.end();
+  std::optional<ConfigEdit> layers;
+  if (const auto key = given("num_layers"); takes_model && key != keys.end()) {
+    layers = {"model.layers", absl::StrJoin(key->values, ""),
+              FieldPlace::InFile(path, key->line, key->Spelled())};
+  }
   if (takes_model) {
     beside.given["model.preset"] = recipe->model;
     PW_ASSIGN_OR_RETURN(const ModelSpec model, FindModel(recipe->model));
@@ -322,7 +346,7 @@ absl::StatusOr<ForeignArgs> ReadBridge(std::vector<GivenKey> keys,
         {"num_moe_experts",
          model.has_experts() ? absl::StrCat(model.experts) : ""}};
     for (const auto& [name, value] : facts) {
-      if (value.empty()) continue;
+      if (value.empty() || given(name) != keys.end()) continue;
       keys.insert(
           keys.begin(),
           GivenKey{.section = "model", .name = name, .values = {value}});
@@ -333,6 +357,7 @@ absl::StatusOr<ForeignArgs> ReadBridge(std::vector<GivenKey> keys,
       ForeignArgs out,
       ReadMegatronCore(file.Core(keys), path, said, beside, file.Known()));
   if (takes_model) TakeModel(*recipe, keys, place, &out);
+  if (layers) out.edits.push_back(*std::move(layers));
   for (const ConfigEdit& edit : file.edits()) {
     if (said.count(edit.path) == 0) out.edits.push_back(edit);
   }

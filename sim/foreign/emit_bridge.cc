@@ -228,6 +228,7 @@ absl::Status EmitBridge(Emission* emission) {
   // Bridge refuses graphs without it.
   if (emission->training.execution.launch == Launch::kGraphs) {
     overrides.Set("rng", "te_rng_tracker", "true");
+    overrides.Set("model", "use_te_rng_tracker", "true");
   }
   const std::string launch = TorchrunLine(emission);
   emission->out.text = absl::StrCat(

@@ -225,6 +225,16 @@ std::vector<GivenKey> KeysOfShell(absl::string_view text,
       }
       keys.push_back(std::move(key));
       open = true;
+    } else if (running && absl::ConsumePrefix(&rest, "~")) {
+      // Hydra's sign for a key that is deleted.
+      const absl::string_view name = rest.substr(0, rest.find('='));
+      const size_t dot = name.rfind('.');
+      if (dot != std::string::npos)
+        key.section = std::string(name.substr(0, dot));
+      key.name = std::string(name.substr(dot + 1));
+      key.is_null = true;
+      keys.push_back(std::move(key));
+      open = false;
     } else if (IsOverride(rest, running)) {
       // Hydra's signs for a key that is new, or new or not.
       while (absl::ConsumePrefix(&rest, "+")) continue;

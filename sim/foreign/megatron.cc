@@ -80,6 +80,8 @@ class MegatronFile {
   }
 
  private:
+  static constexpr char kLayout[] = "pipeline_model_parallel_layout";
+
   bool named() const {
     return keys_.IsSaid("model.preset") || keys_.IsSaid("model.hf") ||
            around_.Gives("model.preset") || around_.Gives("model.hf");
@@ -424,6 +426,11 @@ class MegatronFile {
       PW_ASSIGN_OR_RETURN(vpp, keys_.Int(id, 1));
     }
     const std::string layout = Layout();
+    if (absl::StrContains(layout, "?")) {
+      return keys_.Wrong(kLayout,
+                         "lists of embedding, decoder, mtp, loss by stage, or "
+                         "a text such as Et*3|t*4|L");
+    }
     const bool embedding = keys_.On("account_for_embedding_in_pipeline_split");
     const bool loss = keys_.On("account_for_loss_in_pipeline_split");
     const int64_t extra = (embedding ? 1 : 0) + (loss ? 1 : 0);
@@ -468,11 +475,17 @@ class MegatronFile {
     return absl::OkStatus();
   }
 
-  // "Et*3|t*4|L" as it is; lists of names by stage become it.
+  // "Et*3|t*4|L" as it is; lists of names by stage become it, with ? for what
+  // is no such name.
   std::string Layout() {
-    const std::vector<std::string> stages =
-        keys_.List("pipeline_model_parallel_layout");
+    std::vector<std::string> stages = keys_.List(kLayout);
     if (stages.empty()) return "";
+    if (stages.size() == 1 && absl::StartsWith(stages[0], "[")) {
+      const std::string lists = absl::StrReplaceAll(
+          stages[0],
+          {{" ", ""}, {"'", ""}, {"\"", ""}, {"[[", ""}, {"]]", ""}});
+      stages = absl::StrSplit(lists, "],[");
+    }
     if (stages.size() == 1 && !absl::StrContains(stages[0], "decoder") &&
         !absl::StrContains(stages[0], "embedding")) {
       return stages[0];
@@ -486,7 +499,8 @@ class MegatronFile {
                    : part == "loss"    ? "L"
                    : part == "mtp"     ? "m"
                    : part == "decoder" ? "t"
-                                       : "";
+                   : part.empty()      ? ""
+                                       : "?";
       }
       words.push_back(letters);
     }

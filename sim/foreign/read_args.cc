@@ -93,10 +93,6 @@ absl::StatusOr<ForeignArgs> ReadForm(absl::string_view text,
       return ReadBridge(std::move(keys), path, said, around);
     }
   }
-  // Short ones are the launcher's.
-  std::erase_if(keys, [](const GivenKey& key) {
-    return key.is_flag && absl::StartsWith(key.name, "-");
-  });
   if (keys.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
         path,

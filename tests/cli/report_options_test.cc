@@ -244,6 +244,28 @@ TEST_CASE("cli: check and simulate agree on batches over chunks", "[cli]") {
     CHECK((report["held_sends"] > 0) == held);
     CHECK(report.contains("longest_held") == held);
   }
+  // The price is that of transfers that hold nobody, not of late sends.
+  const std::string wave = folder.Path("hanayo.pws");
+  REQUIRE(RunBinary({"schedule", "hanayo", "--pp", "4", "--microbatches", "8",
+                     "-o", wave})
+              .exit_code == 0);
+  std::vector<int> counts;
+  for (const char* semantics : {"buffered", "batched"}) {
+    const BinaryResult run =
+        RunBinary({"check", wave, "--semantics", semantics, "--json"});
+    REQUIRE(run.exit_code == 0);
+    counts.push_back(Json::parse(run.out)["buffered_steps"].get<int>());
+  }
+  CHECK(counts[0] == counts[1]);
+  const std::string endless = folder.Path("endless.pws");
+  REQUIRE(RunBinary({"schedule", "pipeoptim", "--pp", "4", "--microbatches",
+                     "8", "-o", endless})
+              .exit_code == 0);
+  const BinaryResult refused =
+      RunBinary({"check", endless, "--semantics", "batched"});
+  CHECK(refused.exit_code == 2);
+  CHECK(absl::StrContains(refused.err, "for a schedule that is never flushed"));
+  CHECK_FALSE(absl::StrContains(refused.out, "not legal"));
   const BinaryResult text = RunBinary({"check", file, "--semantics", "nccl"});
   CHECK(absl::StrContains(text.out, "38 with buffered transfers"));
   CHECK(absl::StrContains(text.out, "sends wait for a receive in front"));

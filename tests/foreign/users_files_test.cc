@@ -491,6 +491,59 @@ TEST_CASE("users' files: a script is read as its shell reads it", "[foreign]") {
   }
 }
 
+TEST_CASE("users' files: words of Megatron-Bridge that were dropped",
+          "[foreign]") {
+  const std::string launch =
+      "torchrun --nnodes 1 --nproc-per-node 8 run_recipe.py --recipe "
+      "llama3_8b_pretrain_2gpu_h100_bf16_config ";
+  const auto read = [&launch](const std::string& more) {
+    return ReadForeignArgs(launch + more, "run.sh");
+  };
+  const auto notes = [&read](const std::string& more) {
+    return absl::StrJoin(read(more).value().notes, "\n");
+  };
+  // A part of a recipe's model: the rest stays.
+  Fields fields = FieldsOf(read("model.num_layers=4").value());
+  CHECK(fields["model.preset"] == "llama3-8b");
+  CHECK(fields["model.layers"] == "4");
+  // The last recipe is the one that runs.
+  fields = FieldsOf(
+      read("--recipe llama3_70b_pretrain_32gpu_h100_bf16_config -tp 8 -cp 1 "
+           "-pp 1 -vp 1")
+          .value());
+  CHECK(fields["model.preset"] == "llama3-70b");
+  // A key that is deleted, and what comm_overlap decides.
+  CHECK(absl::StrContains(notes("~model.no_such_key"), "no_such_key"));
+  CHECK(absl::StrContains(notes("comm_overlap.overlap_grad_reduce=true "
+                                "ddp.overlap_grad_reduce=false"),
+                          "ddp.overlap_grad_reduce (comm_overlap"));
+  CHECK(absl::StrContains(notes("comm_overlap.overlap_grad_reduce=true "
+                                "ddp.use_distributed_optimizer=false "
+                                "optimizer.use_distributed_optimizer=false"),
+                          "(without the distributed optimizer)"));
+  // A layout as lists within one word.
+  const std::string two = "model.pipeline_model_parallel_size=2 ";
+  fields = FieldsOf(
+      read(two + "model.num_layers=3 model.pipeline_model_parallel_layout="
+                 "'[[embedding,decoder],[decoder,decoder,loss]]'")
+          .value());
+  CHECK(fields["strategy.layout"] == "Et|ttL");
+  CHECK(absl::StrContains(
+      read(two + "model.num_layers=3 model.pipeline_model_parallel_layout="
+                 "'[[embedding,Decoder],[decoder,decoder,loss]]'")
+          .status()
+          .message(),
+      "allowed: lists of embedding, decoder, mtp, loss by stage"));
+  // Short words behind the program are no flags of Megatron-LM.
+  const ForeignArgs args =
+      ReadForeignArgs(absl::StrCat("srun -n 8 python -u pretrain_gpt.py ",
+                                   kSizes, "-pp 2 -bogus\n"),
+                      "run.sh")
+          .value();
+  CHECK(absl::StrContains(absl::StrJoin(args.notes, "\n"),
+                          "not known to Megatron-LM: -pp, -bogus"));
+}
+
 TEST_CASE("users' files: a configuration lies above them", "[foreign]") {
   const testing::TemporaryFolder folder;
   const std::string script = folder.Write(

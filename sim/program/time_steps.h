@@ -40,10 +40,11 @@ struct RankSteps {
   std::vector<Input> inputs;
 };
 
-// [rank]. `batched`: gaps do not count. If ranks have several chunks, a forward
-// and the full backward directly behind it are one step, except on ranks whose
-// forwards all stand in front of their backwards, and if the backward's input
-// needs that forward. Error: kFailedPrecondition if passes wait for each other.
+// [rank]. `batched`: gaps do not count, and with several chunks a forward and
+// the full backward directly behind it are one step. They stay two steps on a
+// rank whose forwards all stand in front of its backwards, and if the input of
+// that backward needs that forward. Error: kFailedPrecondition if passes wait
+// for each other.
 absl::StatusOr<std::vector<RankSteps>> TimeStepsOf(const DpClass& own,
                                                    bool batched = false);
 

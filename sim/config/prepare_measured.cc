@@ -9,6 +9,7 @@
 #include "sim/config/prepare_parts.h"
 #include "sim/config/profile_device.h"
 #include "sim/program/measured_paths.h"
+#include "sim/program/network_time.h"
 
 namespace pipewright {
 namespace {

@@ -10,6 +10,7 @@
 #include "sim/base/status.h"
 #include "sim/foreign/deepspeed.h"
 #include "sim/foreign/foreign_args.h"
+#include "sim/foreign/key_table.h"
 #include "sim/foreign/megatron.h"
 #include "sim/foreign/titan.h"
 

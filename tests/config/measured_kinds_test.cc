@@ -17,6 +17,7 @@
 #include "sim/engine/step_interval.h"
 #include "sim/profile/fields.h"
 #include "sim/profile/profile.h"
+#include "sim/program/program.h"
 #include "sim/report/report.h"
 #include "sim/run/describe_run.h"
 #include "sim/run/simulated_run.h"

@@ -62,10 +62,11 @@ void AddCopies(const RunConfig& config, const PreparedProfile& profile,
   if (both < alone) paths->ShareBothWays(both);
 }
 
-// GPUs that share the host's memory: those that transfers inside a node were
-// measured between, or more if the system's nodes have more.
-double DevicesOf(const Profile& profile, int devices_per_node) {
-  int64_t devices = devices_per_node;
+// GPUs of the machine that the profile is of, as far as it shows: those that
+// transfers inside a node were measured between. A machine of one GPU is most
+// often a part of a node, with a part of its memory's bandwidth.
+double DevicesOf(const Profile& profile) {
+  int64_t devices = 1;
   for (const TransferEntry& entry : profile.transfers) {
     if (entry.transport != kNcclTransport || entry.nodes != 1) continue;
     devices = std::max(devices, entry.ranks);
@@ -104,8 +105,7 @@ void TakeMeasuredHost(const RunConfig& config,
     *value = rate;
   };
   take(given.memory_bytes_per_s, "host memory bandwidth", "B/s",
-       measured.host_memory_bytes_per_s /
-           DevicesOf(measured, params->devices_per_node),
+       measured.host_memory_bytes_per_s / DevicesOf(measured),
        &host.bytes_per_s);
   const OptimizerEntry* step = nullptr;
   for (const OptimizerEntry& entry : measured.optimizers) {

@@ -477,7 +477,7 @@ std::vector<Case> Cases() {
       {"optimizers where host", StepOnHost, copied(1, kHostStep)},
       // Without a measured step: 28 bytes of it, 8 of the cast, on half of the
       // memory, as two GPUs of a node were measured.
-      {"host_memory_GBps", StepOnHost, copied(28 + 8, 8 / kHostMemory),
+      {"host_memory_GBps", StepOnHost, copied(28 + 8, 2 / kHostMemory),
        [](Profile* profile) { profile->optimizers.pop_back(); }, true},
       {"copies direction d2h", StepOnHost, copied(2, kOut)},
       {"copies direction h2d", StepOnHost, copied(2, kIn)},
@@ -702,8 +702,8 @@ TEST_CASE("measured kinds: the report has what was measured and the system's",
   CHECK(values["send_recv in a node bandwidth"].first == Approx(1 / kInNode));
   CHECK(values["send_recv in a node bandwidth"].second == Approx(450e9));
   CHECK(values["host AdamW"].first == Approx(1 / kHostStep));
-  // Eight GPUs of a node share its memory.
-  CHECK(values["host memory bandwidth"].first == Approx(kHostMemory / 8));
+  // Two GPUs of a node were measured, each has half of its memory.
+  CHECK(values["host memory bandwidth"].first == Approx(kHostMemory / 2));
   CHECK(values["host memory bandwidth"].second == Approx(49e9));
   CHECK(values["device AdamW"].second == Approx(25e9));
   CHECK(costs["unused"]["kernels"] == 1);

@@ -133,7 +133,8 @@ struct DiagnoseVerb {
   absl::Status RunLog();
   absl::Status Refuse(const std::vector<CLI::Option*>& options,
                       const std::string& allowed) const;
-  absl::StatusOr<MeasuredJob> ReadJob() const;
+  // `head`: ReadHead of a file.
+  absl::StatusOr<MeasuredJob> ReadJob(absl::string_view head) const;
 };
 
 absl::Status DiagnoseVerb::Refuse(const std::vector<CLI::Option*>& options,
@@ -145,12 +146,12 @@ absl::Status DiagnoseVerb::Refuse(const std::vector<CLI::Option*>& options,
   return absl::OkStatus();
 }
 
-absl::StatusOr<MeasuredJob> DiagnoseVerb::ReadJob() const {
+absl::StatusOr<MeasuredJob> DiagnoseVerb::ReadJob(
+    absl::string_view head) const {
   std::vector<std::string> paths;
   if (IsFolder(trace)) {
     PW_ASSIGN_OR_RETURN(paths, TracesOfFolder(trace));
   } else {
-    PW_ASSIGN_OR_RETURN(const std::string head, ReadHead(trace));
     const bool is_json = BeginsJson(head);
     bool ours = !is_json;
     if (is_json) {
@@ -228,11 +229,10 @@ absl::Status DiagnoseVerb::Run() {
   if (ideal != "mean" && ideal != "median") {
     return BadValue("--ideal", ideal, "mean, median");
   }
-  if (!IsFolder(trace)) {
-    PW_ASSIGN_OR_RETURN(const std::string head, ReadHead(trace));
-    if (!head.empty() && IsLog(head)) return RunLog();
-  }
-  PW_ASSIGN_OR_RETURN(const MeasuredJob job, ReadJob());
+  // "" of a folder, too.
+  PW_ASSIGN_OR_RETURN(const std::string head, ReadHead(trace));
+  if (!head.empty() && IsLog(head)) return RunLog();
+  PW_ASSIGN_OR_RETURN(const MeasuredJob job, ReadJob(head));
   const Diagnosis diagnosis = Diagnose(
       job, ideal == "median" ? ComputeIdeal::kMedian : ComputeIdeal::kMean);
   PrintWarnings(diagnosis.warnings);

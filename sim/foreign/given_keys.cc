@@ -148,6 +148,16 @@ bool IsOverride(absl::string_view word, bool behind_program) {
          (behind_program || absl::StrContains(name, "."));
 }
 
+// "model.transformer.num_layers": all but the last part is the section.
+void SetPath(absl::string_view path, GivenKey* key) {
+  const size_t dot = path.rfind('.');
+  if (dot != absl::string_view::npos) {
+    key->section = std::string(path.substr(0, dot));
+    path.remove_prefix(dot + 1);
+  }
+  key->name = std::string(path);
+}
+
 // Words of commands that say something are no keys; a command or flags within
 // quotes are several words.
 std::vector<ShellWord> TrainingWords(std::vector<ShellWord> words) {
@@ -227,11 +237,7 @@ std::vector<GivenKey> KeysOfShell(absl::string_view text,
       open = true;
     } else if (running && absl::ConsumePrefix(&rest, "~")) {
       // Hydra's sign for a key that is deleted.
-      const absl::string_view name = rest.substr(0, rest.find('='));
-      const size_t dot = name.rfind('.');
-      if (dot != std::string::npos)
-        key.section = std::string(name.substr(0, dot));
-      key.name = std::string(name.substr(dot + 1));
+      SetPath(rest.substr(0, rest.find('=')), &key);
       key.is_null = true;
       keys.push_back(std::move(key));
       open = false;
@@ -239,12 +245,7 @@ std::vector<GivenKey> KeysOfShell(absl::string_view text,
       // Hydra's signs for a key that is new, or new or not.
       while (absl::ConsumePrefix(&rest, "+")) continue;
       const size_t equals = rest.find('=');
-      const absl::string_view name = rest.substr(0, equals);
-      const size_t dot = name.rfind('.');
-      key.section =
-          std::string(dot == std::string::npos ? "" : name.substr(0, dot));
-      key.name =
-          std::string(dot == std::string::npos ? name : name.substr(dot + 1));
+      SetPath(rest.substr(0, equals), &key);
       key.values = {std::string(rest.substr(equals + 1))};
       key.is_null = key.values[0] == "null" || key.values[0] == "None";
       std::string& value = key.values[0];

@@ -59,12 +59,13 @@ std::vector<std::string> Dictionary(absl::string_view name) {
   return words;
 }
 
-// The input at hand, in memory that is a file: it outlives an abort.
+// The input at hand, in memory that is a file: it outlives an abort. A file for
+// each process, as the sanitized tests run beside the others.
 class LastInput {
  public:
   explicit LastInput(absl::string_view name)
       : path_(fs::temp_directory_path() /
-              absl::StrCat("fuzz-", name, ".input")) {
+              absl::StrCat("fuzz-", name, "-", ::getpid(), ".input")) {
     file_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_TRUNC, 0600);
     REQUIRE(file_ >= 0);
     REQUIRE(::ftruncate(file_, kMost) == 0);

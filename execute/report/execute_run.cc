@@ -1,5 +1,7 @@
 #include "execute/report/execute_run.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <memory>
 #include <mutex>
@@ -38,6 +40,8 @@ constexpr char kIsThere[] = "is in the table";
 constexpr char kDiffers[] = "is in the table, and differs";
 // 11 days; a date so far away is still one that the system knows.
 constexpr double kMostTimeout_s = 1e6;
+// [bytes] Blocks of this size go back to the system as soon as they are freed.
+constexpr int kMapFrom = 128 << 10;
 
 // The times that all processes must agree on, one line each.
 std::string TimesOf(const Program& program) {
@@ -270,6 +274,9 @@ std::string ExecuteRunner::WhyNoReference() const {
 }
 
 absl::Status ExecuteRunner::PrepareTraining() {
+  // glibc raises its limit with each large block that is freed, and then keeps
+  // such blocks in arenas: up to twice of what JudgeMemory() has allowed.
+  ::mallopt(M_MMAP_THRESHOLD, kMapFrom);
   PW_ASSIGN_OR_RETURN(kernels_, LoadKernels(request_.device));
   PW_ASSIGN_OR_RETURN(
       model_, ModelToTrain(run_, request_.device == "cpu" ? PW_FP32 : PW_BF16,

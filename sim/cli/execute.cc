@@ -308,8 +308,10 @@ void AddExecute(CLI::App* app, Action* action) {
   files.AddTo(verb, "--svg", "picture of the first iteration",
               FileFormat::kSvg);
   files.AddTo(verb, "--html", "report as one page", FileFormat::kHtml);
-  files.AddTo(verb, "--trace", "Chrome trace, JSON", FileFormat::kJson);
-  files.AddTo(verb, "--perfetto", "Perfetto trace, protobuf",
+  files.AddTo(verb, "--trace", "Chrome trace, JSON (.json.gz: packed)",
+              FileFormat::kTrace);
+  files.AddTo(verb, "--perfetto",
+              "Perfetto trace, protobuf (.pftrace.gz: packed)",
               FileFormat::kPerfetto);
   files.AddTo(verb, "--row",
               "append the run to a table for compare --summary, unless the "

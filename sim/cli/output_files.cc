@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "sim/base/check.h"
 #include "sim/base/file.h"
+#include "sim/base/gzip.h"
 #include "sim/base/status.h"
 #include "sim/cli/common.h"
 
@@ -24,6 +25,7 @@ struct FormatRow {
   FileFormat format;
   const char* name;
   std::vector<std::string> endings;
+  bool may_be_packed = false;
 };
 
 const std::vector<FormatRow>& Formats() {
@@ -34,9 +36,11 @@ const std::vector<FormatRow>& Formats() {
       {FileFormat::kCsv, "CSV", {".csv"}},
       {FileFormat::kSvg, "SVG", {".svg"}},
       {FileFormat::kHtml, "HTML", {".html", ".htm"}},
+      {FileFormat::kTrace, "JSON", {".json"}, true},
       {FileFormat::kPerfetto,
        "a Perfetto trace",
-       {".perfetto-trace", ".pftrace", ".perfetto", ".pb"}},
+       {".perfetto-trace", ".pftrace", ".perfetto", ".pb"},
+       true},
       {FileFormat::kYaml, "YAML", {".yaml", ".yml"}},
       {FileFormat::kTextProto,
        "text protobuf",
@@ -92,16 +96,24 @@ std::string EndingOf(absl::string_view path) {
              : absl::AsciiStrToLower(path.substr(dot));
 }
 
+constexpr absl::string_view kPacked = ".gz";
+
+bool IsPacked(absl::string_view path, FileFormat format) {
+  return RowOf(format).may_be_packed && EndingOf(path) == kPacked;
+}
+
 absl::Status CheckEnding(const std::string& flag, const std::string& path,
                          FileFormat format) {
-  const std::string ending = EndingOf(path);
   const FormatRow& row = RowOf(format);
+  const std::string ending = EndingOf(absl::string_view(path).substr(
+      0, path.size() - (IsPacked(path, format) ? kPacked.size() : 0)));
   if (!IsKnown(ending) || IsAmong(row.endings, ending)) {
     return absl::OkStatus();
   }
   return BadValue(
       flag, path,
       absl::StrCat("a name that ends in ", absl::StrJoin(row.endings, ", "),
+                   row.may_be_packed ? ", one of these and .gz," : "",
                    " or in no format's ending (what is written is ", row.name,
                    ")"));
 }
@@ -322,7 +334,9 @@ absl::Status OutputFiles::Write() const {
   StagedFiles staged;
   for (const File& file : files_) {
     if (IsGiven(file)) {
-      PW_RETURN_IF_ERROR(staged.Add(file.path, file.content));
+      PW_RETURN_IF_ERROR(staged.Add(file.path, IsPacked(file.path, file.format)
+                                                   ? Gzip(file.content)
+                                                   : file.content));
     }
   }
   for (const File& file : files_) {

@@ -23,6 +23,7 @@ enum class FileFormat : uint8_t {
   kCsv,
   kSvg,
   kHtml,
+  kTrace,  // as kPerfetto packed with gzip if its name ends in .gz
   kPerfetto,
   kYaml,
   kTextProto,

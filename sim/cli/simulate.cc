@@ -1,12 +1,16 @@
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "sim/analysis/explain/page_extras.h"
 #include "sim/analysis/search/memory_advice.h"
 #include "sim/base/error_parts.h"
@@ -123,10 +127,69 @@ constexpr size_t kChangesNamed = 3;
 // 96 bytes each while they are collected, and viewers give up earlier.
 constexpr int64_t kMaxTracedOps = 20'000'000;
 
+// Some of the numbers from 0 up, as "0-3,8" says; all without a text.
+class Selection {
+ public:
+  // Error: kInvalidArgument naming `flag`, for what is no such text, and for a
+  // number from `end` on.
+  static absl::StatusOr<Selection> Parse(const std::string& flag,
+                                         const std::string& text, int end);
+  bool whole() const { return ranges_.empty(); }
+  bool Has(int number) const {
+    return whole() ||
+           std::any_of(ranges_.begin(), ranges_.end(),
+                       [number](const std::pair<int, int>& range) {
+                         return range.first <= number && number <= range.second;
+                       });
+  }
+  // How many of [0, end).
+  int Count(int end) const {
+    int count = 0;
+    for (int number = 0; number < end; ++number) count += Has(number);
+    return count;
+  }
+
+ private:
+  std::vector<std::pair<int, int>> ranges_;  // first and last
+};
+
+absl::StatusOr<Selection> Selection::Parse(const std::string& flag,
+                                           const std::string& text, int end) {
+  Selection selection;
+  if (text.empty()) return selection;
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    const std::pair<absl::string_view, absl::string_view> ends =
+        absl::StrSplit(part, absl::MaxSplits('-', 1));
+    std::pair<int, int> range;
+    const bool is_one = !absl::StrContains(part, "-");
+    if (!absl::SimpleAtoi(ends.first, &range.first) ||
+        !absl::SimpleAtoi(is_one ? ends.first : ends.second, &range.second) ||
+        range.first < 0 || range.second < range.first || range.second >= end) {
+      return BadValue(
+          flag, text,
+          absl::StrCat("numbers and ranges from 0 to ", end - 1, " (0-3,8)"));
+    }
+    selection.ranges_.push_back(range);
+  }
+  return selection;
+}
+
+// Which operations the files of --trace and --perfetto hold.
+struct TracedPart {
+  Selection ranks;
+  Selection iterations;
+
+  bool Has(const TraceOp& op) const {
+    return ranks.Has(op.rank) && iterations.Has(op.iteration);
+  }
+};
+
 struct SimulateVerb {
   ConfigOptions config;
   SeedOptions seeds;
   OutputFiles files;
+  std::string trace_ranks;
+  std::string trace_iterations;
 
   // Traces are of every iteration, pictures of the first one.
   bool traces() const {
@@ -136,20 +199,45 @@ struct SimulateVerb {
     return files.wanted("--svg") || files.wanted("--html") ||
            files.wanted("--memory-svg");
   }
+  absl::StatusOr<TracedPart> Traced(const Program& program) const;
   absl::Status Run();
 };
 
-absl::Status CheckTraceable(const Program& program, bool whole) {
+absl::StatusOr<TracedPart> SimulateVerb::Traced(const Program& program) const {
+  TracedPart part;
+  PW_ASSIGN_OR_RETURN(
+      part.ranks, Selection::Parse("--trace-ranks", trace_ranks, program.pp()));
+  PW_ASSIGN_OR_RETURN(part.iterations,
+                      Selection::Parse("--trace-iterations", trace_iterations,
+                                       program.iterations));
+  for (const auto& [flag, selection] :
+       {std::pair("--trace-ranks", &part.ranks),
+        std::pair("--trace-iterations", &part.iterations)}) {
+    if (selection->whole() || traces()) continue;
+    return WithValue(FieldError(flag, "needs --trace or --perfetto"), "",
+                     "with --trace or --perfetto");
+  }
+  return part;
+}
+
+// `traced`: null if only the first iteration is drawn.
+absl::Status CheckTraceable(const Program& program, const TracedPart* traced) {
   double all = 0;
   const std::vector<int> replicas = program.ReplicasOfClasses();
   for (int index = 0; index < program.num_classes(); ++index) {
     all += static_cast<double>(program.dp_class(index).num_ops()) *
-           (whole ? replicas[index] : 1);
+           (traced != nullptr ? replicas[index] : 1);
   }
-  const double ops = all * (whole ? program.iterations : 1);
+  if (traced != nullptr) {
+    all *= static_cast<double>(traced->ranks.Count(program.pp())) /
+           program.pp() * traced->iterations.Count(program.iterations);
+  }
+  const double ops = all;
   if (ops <= static_cast<double>(kMaxTracedOps)) return absl::OkStatus();
-  const std::string allowed = absl::StrCat(
-      kMaxTracedOps, " (fewer microbatches or replicas, or --iterations 1)");
+  const std::string allowed =
+      absl::StrCat(kMaxTracedOps,
+                   " (--trace-ranks 0-3, fewer microbatches or replicas, or "
+                   "--iterations 1)");
   return WithValue(
       FieldError(
           "--svg, --trace, --perfetto, --html",
@@ -173,26 +261,28 @@ absl::Status SimulateVerb::Run() {
   }
   PrintWarnings(prepared.warnings);
   const auto warned = std::ssize(prepared.warnings);
-  const bool whole = traces();
   // What pictures may be of: the first replica of each class.
   std::vector<int> drawn;
+  TracedPart traced;
   SampledTrace trace(
-      [whole, &drawn](const TraceOp& op) {
-        return whole ||
-               (op.iteration == 0 && std::find(drawn.begin(), drawn.end(),
-                                               op.replica) != drawn.end());
+      [this, &drawn, &traced](const TraceOp& op) {
+        return (traces() && traced.Has(op)) ||
+               (draws() && op.iteration == 0 &&
+                std::find(drawn.begin(), drawn.end(), op.replica) !=
+                    drawn.end());
       },
       kMaxTracedOps);
   ProgressBar bar;
   SimulateOptions options = {.progress = &bar, .interval = true};
-  if (traces() || draws()) {
-    options.trace = &trace;
-    options.admit = [whole, &drawn](const PreparedRun&,
-                                    const Program& program) {
-      drawn = program.FirstReplicas();
-      return CheckTraceable(program, whole);
-    };
-  }
+  options.admit = [this, &drawn, &traced](
+                      const PreparedRun&,
+                      const Program& program) -> absl::Status {
+    drawn = program.FirstReplicas();
+    PW_ASSIGN_OR_RETURN(traced, Traced(program));
+    if (!traces() && !draws()) return absl::OkStatus();
+    return CheckTraceable(program, traces() ? &traced : nullptr);
+  };
+  if (traces() || draws()) options.trace = &trace;
   options.advise = [&context](const PreparedRun& run) {
     return AdviseMemory(run, kChangesNamed, &context);
   };
@@ -218,16 +308,23 @@ absl::Status SimulateVerb::Run() {
     }
     files.Put("--svg", ScheduleGridSvg(program, trace.ops(), grid));
   }
+  // Pictures may need more operations than the files shall have.
+  std::vector<TraceOp> part;
+  if (traces() && draws()) {
+    std::copy_if(trace.ops().begin(), trace.ops().end(),
+                 std::back_inserter(part),
+                 [&traced](const TraceOp& op) { return traced.Has(op); });
+  }
+  const std::vector<TraceOp>& filed = draws() ? part : trace.ops();
   if (files.wanted("--trace")) {
-    files.Put(
-        "--trace",
-        ChromeTraceJson(program, trace.ops(), run.memory_of_ranks(), nullptr,
-                        {.clock = std::string(kSimulatedClock),
-                         .memory = std::string(kAllocatorMemory)}));
+    files.Put("--trace",
+              ChromeTraceJson(program, filed, run.memory_of_ranks(), nullptr,
+                              {.clock = std::string(kSimulatedClock),
+                               .memory = std::string(kAllocatorMemory)}));
   }
   if (files.wanted("--perfetto")) {
     files.Put("--perfetto",
-              PerfettoTrace(program, trace.ops(), run.memory_of_ranks()));
+              PerfettoTrace(program, filed, run.memory_of_ranks()));
   }
   if (files.wanted("--memory-svg")) {
     MemoryPicture picture;
@@ -260,9 +357,19 @@ void AddSimulate(CLI::App* app, Action* action) {
   files.AddReport(verb, "the report");
   files.AddTo(verb, "--svg", "picture of the first iteration",
               FileFormat::kSvg);
-  files.AddTo(verb, "--trace", "Chrome trace, JSON", FileFormat::kJson);
-  files.AddTo(verb, "--perfetto", "Perfetto trace, protobuf",
+  files.AddTo(verb, "--trace", "Chrome trace, JSON (.json.gz: packed)",
+              FileFormat::kTrace);
+  files.AddTo(verb, "--perfetto",
+              "Perfetto trace, protobuf (.pftrace.gz: packed)",
               FileFormat::kPerfetto);
+  verb->add_option("--trace-ranks", simulate->trace_ranks,
+                   "pipeline ranks of the traces, 0-3,8 (default: all)")
+      ->type_name("LIST")
+      ->group("Output");
+  verb->add_option("--trace-iterations", simulate->trace_iterations,
+                   "iterations of the traces, 0 (default: all)")
+      ->type_name("LIST")
+      ->group("Output");
   files.AddTo(verb, "--html", "report as one page", FileFormat::kHtml);
   files.AddTo(verb, "--memory-svg",
               "picture of the ranks' memory over the first iteration",

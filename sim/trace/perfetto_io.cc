@@ -1,5 +1,9 @@
+#include <cstdint>
+#include <string>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/string_view.h"
 #include "sim/proto/perfetto.pb.h"
 #include "sim/trace/export.h"
 #include "sim/trace/timeline.h"
@@ -8,6 +12,30 @@ namespace pipewright {
 namespace {
 
 constexpr uint32_t kSequence = 1;
+
+// The numbers of one list of InternedData.
+class Texts {
+ public:
+  using List = google::protobuf::RepeatedPtrField<perfetto::InternedText>;
+  explicit Texts(List* (perfetto::InternedData::*list)()) : list_(list) {}
+
+  // The number of `text`, which `packet` brings along if it is new.
+  uint64_t Intern(absl::string_view text, perfetto::TracePacket* packet) {
+    const auto [found, is_new] =
+        numbers_.try_emplace(text, numbers_.size() + 1);
+    if (is_new) {
+      perfetto::InternedText* added =
+          (packet->mutable_interned_data()->*list_)()->Add();
+      added->set_iid(found->second);
+      added->set_name(found->first);
+    }
+    return found->second;
+  }
+
+ private:
+  List* (perfetto::InternedData::*list_)();
+  absl::flat_hash_map<std::string, uint64_t> numbers_;
+};
 
 // A Trace is its packets one behind the other, so each packet is written on
 // its own and only one of them is in memory as a message.
@@ -23,11 +51,26 @@ class Writer {
 
   perfetto::TrackEvent* Event(int64_t time_ns, uint64_t track,
                               perfetto::TrackEvent::Type type) {
-    perfetto::TracePacket* packet = Packet();
-    packet->set_timestamp(static_cast<uint64_t>(time_ns));
-    perfetto::TrackEvent* event = packet->mutable_track_event();
+    packet_ = Packet();
+    packet_->set_timestamp(static_cast<uint64_t>(time_ns));
+    perfetto::TrackEvent* event = packet_->mutable_track_event();
     event->set_type(type);
     event->set_track_uuid(track);
+    return event;
+  }
+
+  // A slice begins: `op`, shown as `name`.
+  perfetto::TrackEvent* Begin(int64_t time_ns, uint64_t track,
+                              absl::string_view name, const TraceOp& op) {
+    perfetto::TrackEvent* event =
+        Event(time_ns, track, perfetto::TrackEvent::TYPE_SLICE_BEGIN);
+    packet_->set_sequence_flags(
+        perfetto::TracePacket::SEQ_NEEDS_INCREMENTAL_STATE);
+    event->set_name_iid(names_.Intern(name, packet_));
+    event->add_category_iids(categories_.Intern(OpKindName(op.kind), packet_));
+    Annotate("iteration", event)->set_int_value(op.iteration);
+    if (op.stage >= 0) Annotate("stage", event)->set_int_value(op.stage);
+    if (op.bytes > 0) Annotate("bytes", event)->set_double_value(op.bytes);
     return event;
   }
 
@@ -37,6 +80,13 @@ class Writer {
   }
 
  private:
+  perfetto::DebugAnnotation* Annotate(absl::string_view name,
+                                      perfetto::TrackEvent* event) {
+    perfetto::DebugAnnotation* annotation = event->add_debug_annotations();
+    annotation->set_name_iid(annotations_.Intern(name, packet_));
+    return annotation;
+  }
+
   perfetto::TracePacket* Packet() {
     Flush();
     perfetto::TracePacket* packet = trace_.add_packet();
@@ -53,7 +103,11 @@ class Writer {
     trace_.Clear();
   }
 
-  perfetto::Trace trace_;  // the packet being filled in
+  perfetto::Trace trace_;                    // the packet being filled in
+  perfetto::TracePacket* packet_ = nullptr;  // the same, of an event
+  Texts categories_{&perfetto::InternedData::mutable_event_categories};
+  Texts names_{&perfetto::InternedData::mutable_event_names};
+  Texts annotations_{&perfetto::InternedData::mutable_debug_annotation_names};
   std::string out_;
 };
 
@@ -90,22 +144,6 @@ void WriteDescriptors(const Timeline& timeline, Writer* writer) {
   }
 }
 
-void Annotate(const TraceOp& op, perfetto::TrackEvent* event) {
-  perfetto::DebugAnnotation* iteration = event->add_debug_annotations();
-  iteration->set_name("iteration");
-  iteration->set_int_value(op.iteration);
-  if (op.stage >= 0) {
-    perfetto::DebugAnnotation* stage = event->add_debug_annotations();
-    stage->set_name("stage");
-    stage->set_int_value(op.stage);
-  }
-  if (op.bytes > 0) {
-    perfetto::DebugAnnotation* bytes = event->add_debug_annotations();
-    bytes->set_name("bytes");
-    bytes->set_double_value(op.bytes);
-  }
-}
-
 }  // namespace
 
 std::string PerfettoTrace(const Program& program,
@@ -122,11 +160,8 @@ std::string PerfettoTrace(const Program& program,
   for (size_t index = 0; index < timeline.slices.size(); ++index) {
     const Timeline::Slice& slice = timeline.slices[index];
     const int track = timeline.tracks[slice.track].id;
-    perfetto::TrackEvent* event = writer.Event(
-        slice.start_ns, track, perfetto::TrackEvent::TYPE_SLICE_BEGIN);
-    event->set_name(SliceName(program, *slice.op));
-    event->add_categories(std::string(OpKindName(slice.op->kind)));
-    Annotate(*slice.op, event);
+    perfetto::TrackEvent* event = writer.Begin(
+        slice.start_ns, track, SliceName(program, *slice.op), *slice.op);
     for (; flow < timeline.flows.size() &&
            timeline.flows[flow].slice == static_cast<int64_t>(index);
          ++flow) {
@@ -141,9 +176,15 @@ std::string PerfettoTrace(const Program& program,
   }
   for (const Timeline::Counter& counter : timeline.counters) {
     for (const Timeline::Sample& sample : counter.samples) {
-      writer
-          .Event(sample.time_ns, counter.id, perfetto::TrackEvent::TYPE_COUNTER)
-          ->set_double_counter_value(sample.value);
+      perfetto::TrackEvent* event = writer.Event(
+          sample.time_ns, counter.id, perfetto::TrackEvent::TYPE_COUNTER);
+      // A whole number takes a byte in place of eight.
+      const auto whole = static_cast<int64_t>(sample.value);
+      if (static_cast<double>(whole) == sample.value) {
+        event->set_counter_value(whole);
+      } else {
+        event->set_double_counter_value(sample.value);
+      }
     }
   }
   return writer.Finish();

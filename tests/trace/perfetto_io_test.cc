@@ -23,6 +23,24 @@ perfetto::Trace ExampleTrace() {
   return trace;
 }
 
+// The texts of a list of InternedData by their number.
+using Texts = std::map<uint64_t, std::string>;
+Texts NamesOf(const perfetto::Trace& trace) {
+  Texts names;
+  for (const perfetto::TracePacket& packet : trace.packet()) {
+    for (const auto& text : packet.interned_data().event_names()) {
+      CHECK(names.emplace(text.iid(), text.name()).second);
+    }
+    // A text stands in the packet that first uses it, or before.
+    const TrackEvent& event = packet.track_event();
+    if (!event.has_name_iid()) continue;
+    CHECK(names.count(event.name_iid()) == 1);
+    CHECK(packet.sequence_flags() ==
+          perfetto::TracePacket::SEQ_NEEDS_INCREMENTAL_STATE);
+  }
+  return names;
+}
+
 // Events as Perfetto's trace processor orders them: by time, and in the order
 // of the file where times are equal.
 std::vector<perfetto::TracePacket> SortedEvents(const perfetto::Trace& trace) {
@@ -69,18 +87,27 @@ TEST_CASE("perfetto trace: fields have Perfetto's numbers", "[trace]") {
   const std::string bytes =
       PerfettoTrace(testing::ExampleProgram(), testing::ExampleOps());
   const int slices = 18;
-  CHECK(count(bytes, {1, 60, 3, 1}) == 2);             // process.pid
-  CHECK(count(bytes, {1, 60, 3, 6}) == 2);             // process.process_name
-  CHECK(count(bytes, {1, 60, 4, 2}) == 8);             // thread.tid
-  CHECK(count(bytes, {1, 60, 4, 5}) == 8);             // thread.thread_name
-  CHECK(count(bytes, {1, 60, 8}) == 4);                // counter
-  CHECK(count(bytes, {1, 60, 5}) == 8 + 4);            // parent_uuid
-  CHECK(count(bytes, {1, 11, 23}) == slices);          // name
-  CHECK(count(bytes, {1, 11, 22}) == slices);          // categories
-  CHECK(count(bytes, {1, 11, 4, 10}) == 18 + 16 + 8);  // annotation names
-  CHECK(count(bytes, {1, 11, 47}) == 4 * 3);           // flow_ids
-  CHECK(count(bytes, {1, 11, 48}) == 4);               // terminating_flow_ids
-  CHECK(count(bytes, {1, 11, 44}) > 0);                // double_counter_value
+  constexpr int kCategories = 4;  // pass, send, receive, all-reduce
+  constexpr int kNames = 13;
+  CHECK(count(bytes, {1, 60, 3, 1}) == 2);            // process.pid
+  CHECK(count(bytes, {1, 60, 3, 6}) == 2);            // process.process_name
+  CHECK(count(bytes, {1, 60, 4, 2}) == 8);            // thread.tid
+  CHECK(count(bytes, {1, 60, 4, 5}) == 8);            // thread.thread_name
+  CHECK(count(bytes, {1, 60, 8}) == 4);               // counter
+  CHECK(count(bytes, {1, 60, 5}) == 8 + 4);           // parent_uuid
+  CHECK(count(bytes, {1, 11, 10}) == slices);         // name_iid
+  CHECK(count(bytes, {1, 11, 3}) == slices);          // category_iids
+  CHECK(count(bytes, {1, 11, 4, 1}) == 18 + 16 + 8);  // annotation names
+  CHECK(count(bytes, {1, 13}) == slices + 1);         // sequence_flags
+  // iid and name of each text, once
+  for (const auto& [list, texts] :
+       std::map<int, int>{{1, kCategories}, {2, kNames}, {3, 3}}) {
+    CHECK(count(bytes, {1, 12, list, 1}) == texts);
+    CHECK(count(bytes, {1, 12, list, 2}) == texts);
+  }
+  CHECK(count(bytes, {1, 11, 47}) == 4 * 3);  // flow_ids
+  CHECK(count(bytes, {1, 11, 48}) == 4);      // terminating_flow_ids
+  CHECK(count(bytes, {1, 11, 30}) > 0);       // counter_value
   CHECK(count(bytes, {1, 11, 9}) == count(bytes, {1, 8}));   // type, timestamp
   CHECK(count(bytes, {1, 11, 11}) == count(bytes, {1, 8}));  // track_uuid
   CHECK(count(bytes, {1, 10}) == count(bytes, {1}));         // sequence id
@@ -124,17 +151,18 @@ TEST_CASE("perfetto trace: slices open and close in turn", "[trace]") {
   std::map<std::string, uint64_t> length_ns;
   std::map<uint64_t, const perfetto::TracePacket*> begins;
   const perfetto::Trace trace = ExampleTrace();
+  const Texts names = NamesOf(trace);
   const std::vector<perfetto::TracePacket> events = SortedEvents(trace);
   for (const perfetto::TracePacket& packet : events) {
     const TrackEvent& event = packet.track_event();
     if (event.type() == TrackEvent::TYPE_SLICE_BEGIN) {
       CHECK(++open[event.track_uuid()] == 1);
-      CHECK(event.categories_size() == 1);
+      CHECK(event.category_iids_size() == 1);
       begins[event.track_uuid()] = &packet;
     } else if (event.type() == TrackEvent::TYPE_SLICE_END) {
       CHECK(--open[event.track_uuid()] == 0);
       const perfetto::TracePacket& begin = *begins.at(event.track_uuid());
-      length_ns[begin.track_event().name()] +=
+      length_ns[names.at(begin.track_event().name_iid())] +=
           packet.timestamp() - begin.timestamp();
     }
   }
@@ -148,15 +176,17 @@ TEST_CASE("perfetto trace: slices open and close in turn", "[trace]") {
 TEST_CASE("perfetto trace: each arrow has one end", "[trace]") {
   std::map<uint64_t, std::vector<std::string>> paths;
   std::set<uint64_t> ended;
-  for (const perfetto::TracePacket& packet : SortedEvents(ExampleTrace())) {
+  const perfetto::Trace trace = ExampleTrace();
+  const Texts names = NamesOf(trace);
+  for (const perfetto::TracePacket& packet : SortedEvents(trace)) {
     const TrackEvent& event = packet.track_event();
     for (const uint64_t flow : event.flow_ids()) {
       CHECK(ended.count(flow) == 0);
-      paths[flow].push_back(event.name());
+      paths[flow].push_back(names.at(event.name_iid()));
     }
     for (const uint64_t flow : event.terminating_flow_ids()) {
       CHECK(ended.insert(flow).second);
-      paths[flow].push_back(event.name());
+      paths[flow].push_back(names.at(event.name_iid()));
     }
   }
   CHECK(paths.size() == 4);
@@ -177,13 +207,14 @@ TEST_CASE("perfetto trace: counters end at zero", "[trace]") {
     }
   }
   CHECK(names.size() == 4);
-  std::map<uint64_t, double> last;
+  std::map<uint64_t, int64_t> last;
   for (const perfetto::TracePacket& packet : SortedEvents(trace)) {
     const TrackEvent& event = packet.track_event();
     if (event.type() != TrackEvent::TYPE_COUNTER) continue;
     CHECK(names.count(event.track_uuid()) == 1);
-    CHECK(event.double_counter_value() >= 0);
-    last[event.track_uuid()] = event.double_counter_value();
+    CHECK(event.has_counter_value());
+    CHECK(event.counter_value() >= 0);
+    last[event.track_uuid()] = event.counter_value();
   }
   CHECK(last.size() == 4);
   for (const auto& counter : last) CHECK(counter.second == 0);

@@ -3,6 +3,7 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <numeric>
@@ -20,6 +21,7 @@
 #include "execute/run/fixed_worker.h"
 #include "execute/run/run_processes.h"
 #include "execute/train/training.h"
+#include "execute/transport/nccl_plan.h"
 #include "kernels/loader.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/names.h"
@@ -121,6 +123,8 @@ class ExecuteRunner {
   absl::Status CheckWay();
   absl::Status PrepareProgram();
   absl::Status CheckProgram();
+  // What the ranks call on NCCL's communicators ends.
+  absl::Status CheckCalls();
   // Kernels, model and checks, and what they will take.
   absl::Status PrepareTraining();
   // Why the run has no float64 reference; "" if it has one.
@@ -229,6 +233,21 @@ absl::Status ExecuteRunner::CheckProgram() {
   return absl::OkStatus();
 }
 
+absl::Status ExecuteRunner::CheckCalls() {
+  const CommCalls calls = CallsOf(program_);
+  const DeviceRoom room =
+      RoomOfDevice(std::getenv("CUDA_DEVICE_MAX_CONNECTIONS"));
+  PW_RETURN_IF_ERROR(Prefix("--transport nccl", ProveCalls(calls, room)));
+  if (!room.HoldsAll(calls)) {
+    warnings_.push_back(absl::StrCat(
+        "a rank has ", calls.MostComms(), " communicators and ", room.queues,
+        " hardware queues (CUDA_DEVICE_MAX_CONNECTIONS): transfers may hold "
+        "each other back, and end for certain only if messages come in the "
+        "order of the passes"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ExecuteRunner::Prepare() {
   PW_RETURN_IF_ERROR(CheckWay());
   PW_RETURN_IF_ERROR(PrepareProgram());
@@ -238,6 +257,7 @@ absl::Status ExecuteRunner::Prepare() {
       return BadValue("--clock", "paced with --transport nccl",
                       "virtual or real (paced sends nothing)");
     }
+    PW_RETURN_IF_ERROR(CheckCalls());
     training_.device_index = processes_.device_index;
     training_.device_path = true;
     const NcclOptions options = {.nccl = processes_.nccl,

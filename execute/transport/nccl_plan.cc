@@ -6,7 +6,10 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "execute/transport/message.h"
+#include "sim/program/cursor.h"
 #include "sim/program/network_time.h"
 
 namespace pipewright {
@@ -66,6 +69,124 @@ std::vector<CommPlan> PlanComms(const Program& program) {
     }
   }
   return plan;
+}
+
+namespace {
+
+// An iteration and the next, into which something may reach.
+constexpr int kProvenIterations = 2;
+// CUDA takes 1 to 32, and 8 unless it is told.
+constexpr int kMostQueues = 32;
+constexpr int kUsualQueues = 8;
+
+// The calls of one rank.
+class CallLister {
+ public:
+  CallLister(const Program& program, const std::vector<CommPlan>& plan,
+             Address self, std::vector<CommCall>* calls)
+      : program_(program),
+        own_(program.OfReplica(self.replica)),
+        plan_(plan),
+        self_(self),
+        calls_(*calls) {}
+
+  void List() {
+    OpCursor cursor(program_, self_.rank,
+                    std::min(kProvenIterations, program_.iterations),
+                    program_.ClassOf(self_.replica));
+    for (Op op; cursor.Next(&op);) {
+      if (op.kind == OpKind::kSend || op.kind == OpKind::kReceive) {
+        AddTransfer(op);
+      } else if (op.kind == OpKind::kPass) {
+        needs_.insert(needs_.end(), received_.begin(), received_.end());
+        received_.clear();
+      } else if (op.side_op >= 0) {
+        AddCollective(own_.ranks[self_.rank].side_ops[op.side_op]);
+      }
+    }
+  }
+
+ private:
+  template <typename Fits>
+  void Add(const Fits& fits, CommCall call) {
+    const auto found = std::find_if(plan_.begin(), plan_.end(), fits);
+    if (found == plan_.end()) return;
+    call.comm = static_cast<int>(found - plan_.begin());
+    call.needs = std::exchange(needs_, {});
+    calls_.push_back(std::move(call));
+  }
+
+  void AddTransfer(const Op& op) {
+    const Channel& channel = own_.channels[op.channel];
+    const bool forward = channel.kind == ChannelKind::kActivation;
+    if (!forward && channel.kind != ChannelKind::kGradient) return;
+    const CommPlan link = {.members = {{self_.replica, channel.from_rank},
+                                       {self_.replica, channel.to_rank}}};
+    const bool sends = op.kind == OpKind::kSend;
+    if (!sends) received_.push_back(static_cast<int>(calls_.size()));
+    const Schedule& schedule = *own_.schedule;
+    const int64_t iteration =
+        op.iteration * static_cast<int64_t>(own_.channels.size());
+    Add([&](const CommPlan& plan) { return plan == link; },
+        {.sends = sends,
+         .key = ((iteration + op.channel) * schedule.microbatches +
+                 op.pass.microbatch()) *
+                    schedule.slices +
+                op.pass.slice(),
+         .what = absl::StrCat(forward ? "activation " : "gradient ",
+                              op.pass.microbatch()),
+         .bytes = channel.bytes});
+  }
+
+  void AddCollective(const SideOp& op) {
+    if (!IsCombined(program_, op)) return;
+    Add(
+        [&](const CommPlan& plan) {
+          return plan.group == op.group &&
+                 std::find(plan.members.begin(), plan.members.end(), self_) !=
+                     plan.members.end();
+        },
+        {.what = std::string(OpKindName(op.kind)), .bytes = op.bytes});
+  }
+
+  const Program& program_;
+  const DpClass& own_;
+  const std::vector<CommPlan>& plan_;
+  const Address self_;
+  std::vector<CommCall>& calls_;
+  std::vector<int> received_;  // for the next pass
+  std::vector<int> needs_;     // of the next call
+};
+
+}  // namespace
+
+CommCalls CallsOf(const Program& program) {
+  const std::vector<CommPlan> plan = PlanComms(program);
+  CommCalls made;
+  for (const CommPlan& each : plan) {
+    CommCalls::Comm& comm = made.comms.emplace_back();
+    comm.link = each.group < 0;
+    for (const Address& member : each.members) {
+      comm.members.push_back(member.replica * program.pp() + member.rank);
+    }
+  }
+  for (int replica = 0; replica < program.replicas; ++replica) {
+    for (int rank = 0; rank < program.pp(); ++rank) {
+      const Address self = {replica, rank};
+      made.ranks.push_back(RankName(program, self));
+      CallLister(program, plan, self, &made.calls.emplace_back()).List();
+    }
+  }
+  return made;
+}
+
+DeviceRoom RoomOfDevice(const char* connections) {
+  DeviceRoom room;
+  if (connections == nullptr || !absl::SimpleAtoi(connections, &room.queues)) {
+    room.queues = kUsualQueues;
+  }
+  room.queues = std::clamp(room.queues, 1, kMostQueues);
+  return room;
 }
 
 int BlocksHeld(const Program& program, int rank) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "execute/transport/message.h"
+#include "sim/program/comm_calls.h"
 
 namespace pipewright {
 
@@ -24,6 +25,13 @@ struct CommPlan {
 };
 
 std::vector<CommPlan> PlanComms(const Program& program);
+
+// What each rank, replica * pp + rank, calls on them in the first iterations,
+// in the order of its passes. Not what another rank pulls or pushes by itself.
+CommCalls CallsOf(const Program& program);
+
+// By CUDA_DEVICE_MAX_CONNECTIONS, which LoadNccl has set where nobody had.
+DeviceRoom RoomOfDevice(const char* connections);
 
 // The most inputs that the rank holds at a time: those that its passes began
 // with, and those that come for the next passes.

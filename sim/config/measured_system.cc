@@ -134,11 +134,10 @@ absl::StatusOr<MeasuredSystem> SystemOfProfile(const Profile& profile,
         std::minmax_element(points.begin(), points.end());
     const std::string source = absl::StrFormat(
         "fit of latency + bytes / bandwidth to %d times of %s, %s to %s, in "
-        "%s: "
-        "off by at most %.2g %%; the latency is of one of %d links of %s",
+        "%s: off by at most %.2f %%; its latency, %s, is that of %d link%s",
         static_cast<int>(points.size()), row.what, FormatBytes(least->first),
-        FormatBytes(most->first), profile_name, 100 * line.error, share.own,
-        FormatSeconds(line.latency_s));
+        FormatBytes(most->first), profile_name, 100 * line.error,
+        FormatSeconds(line.latency_s), share.own, share.own > 1 ? "s" : "");
     numbers.*row.number = LinkClass{
         line.bytes_per_s,
         std::max(0.0, line.latency_s - share.others_s) / share.own, source};

@@ -116,7 +116,7 @@ TEST_CASE("measured system: a step takes what the file says", "[config][cli]") {
       {"calibrate", "system", profile, "--system", "dgx-h100", "-o", file});
   INFO(made.out << made.err);
   REQUIRE(made.exit_code == 0);
-  CHECK(absl::StrContains(made.out, "nvlink: 200 GB/s"));
+  CHECK(absl::StrContains(made.out, "nvlink: 200 GBps, 2 us a link"));
   for (const char* const engine : {"fast", "simgrid"}) {
     const BinaryResult run = RunBinary(
         {"simulate", "--schedule", "gpipe", "--pp", "2", "--microbatches", "1",

@@ -8,7 +8,7 @@ usage() {
   cat << 'END'
 Usage: calibrate/gpu_debs.sh DIR
 
-Downloads into DIR (about 6 MiB; fails above 60 MiB) and prints what is there.
+Downloads into DIR (about 8 MiB; fails above 60 MiB) and prints what is there.
 END
 }
 

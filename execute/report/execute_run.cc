@@ -237,7 +237,10 @@ absl::Status ExecuteRunner::CheckCalls() {
   const CommCalls calls = CallsOf(program_);
   const DeviceRoom room =
       RoomOfDevice(std::getenv("CUDA_DEVICE_MAX_CONNECTIONS"));
-  PW_RETURN_IF_ERROR(Prefix("--transport nccl", ProveCalls(calls, room)));
+  PW_RETURN_IF_ERROR(
+      Prefix(absl::StrCat("--transport nccl, CUDA_DEVICE_MAX_CONNECTIONS=",
+                          room.queues),
+             ProveCalls(calls, room)));
   if (!room.HoldsAll(calls)) {
     warnings_.push_back(absl::StrCat(
         "a rank has ", calls.MostComms(), " communicators and ", room.queues,

@@ -234,20 +234,23 @@ absl::Status ExecuteRunner::CheckProgram() {
 }
 
 absl::Status ExecuteRunner::CheckCalls() {
+  constexpr char kQueues[] = "CUDA_DEVICE_MAX_CONNECTIONS";
   const CommCalls calls = CallsOf(program_);
-  const DeviceRoom room =
-      RoomOfDevice(std::getenv("CUDA_DEVICE_MAX_CONNECTIONS"));
-  PW_RETURN_IF_ERROR(
-      Prefix(absl::StrCat("--transport nccl, CUDA_DEVICE_MAX_CONNECTIONS=",
-                          room.queues),
-             ProveCalls(calls, room)));
-  if (!room.HoldsAll(calls)) {
-    warnings_.push_back(absl::StrCat(
-        "a rank has ", calls.MostComms(), " communicators and ", room.queues,
-        " hardware queues (CUDA_DEVICE_MAX_CONNECTIONS): transfers may hold "
-        "each other back, and end for certain only if messages come in the "
-        "order of the passes"));
+  const DeviceRoom enough = {calls.most_comms, calls.most_comms};
+  PW_RETURN_IF_ERROR(Prefix("--transport nccl", ProveCalls(calls, enough)));
+  const DeviceRoom room = RoomOfDevice(std::getenv(kQueues));
+  if (room.HoldsAll(calls)) return absl::OkStatus();
+  const std::string why =
+      absl::StrCat("a rank has ", calls.most_comms,
+                   " communicators, and a GPU ", room.queues,
+                   " hardware queues for them: a transfer that waits for its "
+                   "other end may hold up another, in a circle");
+  if (room.queues < kMostQueues) {
+    return BadValue(kQueues, absl::StrCat(room.queues),
+                    absl::StrCat("not set, or ", calls.most_comms,
+                                 " and more (", why, ")"));
   }
+  warnings_.push_back(why);
   return absl::OkStatus();
 }
 

@@ -26,10 +26,16 @@ struct CommPlan {
 
 std::vector<CommPlan> PlanComms(const Program& program);
 
-// What each rank, replica * pp + rank, calls on them in the first iterations,
-// in the order of its passes. Not what another rank pulls or pushes by itself.
+// What is called on them in the first iterations. Issuers are the ranks,
+// replica
+// * pp + rank, with their sends and collectives in the order of their passes,
+// and for each link the thread that receives on it, in the order of its sender.
+// Without what a rank pulls or pushes by itself. For devices with room for all:
+// in less, messages decide by their coming which call stands in front of which.
 CommCalls CallsOf(const Program& program);
 
+// Of CUDA: 1 to 32.
+inline constexpr int kMostQueues = 32;
 // By CUDA_DEVICE_MAX_CONNECTIONS, which LoadNccl has set where nobody had.
 DeviceRoom RoomOfDevice(const char* connections);
 

@@ -194,7 +194,7 @@ absl::Status Verify(const ScheduleFile& file, Semantics semantics,
     const CommCalls calls = CallsOf(file.schedule, steps);
     (*report)["communicators"] = {
         {"count", static_cast<int64_t>(calls.comms.size())},
-        {"most_on_a_rank", calls.MostComms()},
+        {"most_on_a_rank", calls.most_comms},
         {"queues", room.queues},
         {"resident_kernels", room.kernels},
         {"any_order", room.HoldsAll(calls)}};

@@ -13,6 +13,8 @@ namespace {
 // What is listed of a circle.
 constexpr size_t kMostListedCalls = 12;
 
+using Place = CallPlace;
+
 class Proof {
  public:
   Proof(const CommCalls& calls, const DeviceRoom& room)
@@ -21,15 +23,13 @@ class Proof {
   absl::Status Run();
 
  private:
-  struct Place {
-    int rank = -1;
-    int call = -1;
-    bool operator==(const Place&) const = default;
-  };
   enum class State : char { kWaits, kResident, kEnded };
 
   const CommCall& At(Place place) const {
-    return calls_.calls[place.rank][place.call];
+    return calls_.calls[place.issuer][place.call];
+  }
+  bool Ended(Place place) const {
+    return states_[place.issuer][place.call] == State::kEnded;
   }
   std::string Name(Place place) const;
   void DealQueues();
@@ -57,11 +57,11 @@ class Proof {
 std::string Proof::Name(Place place) const {
   const CommCall& call = At(place);
   const CommCalls::Comm& comm = calls_.comms[call.comm];
-  std::string text = absl::StrCat(calls_.ranks[place.rank], ": ");
+  std::string text = absl::StrCat(calls_.issuers[place.issuer], ": ");
   if (!comm.link) return absl::StrCat(text, call.what);
   return absl::StrCat(text, call.sends ? "send of " : "receive of ", call.what,
                       call.sends ? " to " : " from ",
-                      calls_.ranks[comm.members[call.sends ? 1 : 0]]);
+                      calls_.issuers[comm.members[call.sends ? 1 : 0]]);
 }
 
 void Proof::DealQueues() {
@@ -128,7 +128,7 @@ absl::Status Proof::Agree(int comm) const {
                                           : Place{other, theirs[both]};
     return absl::FailedPreconditionError(absl::StrCat(
         Name(alone), " is number ", both + 1, " of its communicator; ",
-        calls_.ranks[own.size() > both ? other : first], " has ", both));
+        calls_.issuers[own.size() > both ? other : first], " has ", both));
   }
   return absl::OkStatus();
 }
@@ -163,7 +163,7 @@ bool Proof::Advance(int rank) {
   int& issued = issued_[rank];
   while (issued < static_cast<int>(list.size()) &&
          std::all_of(list[issued].needs.begin(), list[issued].needs.end(),
-                     [&](int need) { return states[need] == State::kEnded; })) {
+                     [&](Place need) { return Ended(need); })) {
     ++issued;
     any = true;
   }
@@ -185,28 +185,26 @@ bool Proof::Advance(int rank) {
   return any;
 }
 
-std::pair<Proof::Place, const char*> Proof::WaitsFor(Place place) const {
-  const std::vector<State>& states = states_[place.rank];
-  const auto here = [&](int call) { return Place{place.rank, call}; };
+std::pair<Place, const char*> Proof::WaitsFor(Place place) const {
+  const std::vector<State>& states = states_[place.issuer];
+  const auto here = [&](int call) { return Place{place.issuer, call}; };
   if (states[place.call] == State::kResident) {
     const int comm = At(place).comm;
     for (const int member : calls_.comms[comm].members) {
       const int theirs =
-          on_comm_[member].at(comm)[number_[place.rank][place.call]];
+          on_comm_[member].at(comm)[number_[place.issuer][place.call]];
       if (states_[member][theirs] == State::kWaits) {
         return {{member, theirs}, "is resident and waits for its other end"};
       }
     }
   }
-  const int issued = issued_[place.rank];
+  const int issued = issued_[place.issuer];
   if (place.call >= issued) {
-    for (const int need : calls_.calls[place.rank][issued].needs) {
-      if (states[need] != State::kEnded) {
-        return {here(need), "is issued behind a pass that waits for"};
-      }
+    for (const Place need : calls_.calls[place.issuer][issued].needs) {
+      if (!Ended(need)) return {need, "is issued behind a pass that waits for"};
     }
   }
-  const int before = before_[place.rank][place.call];
+  const int before = before_[place.issuer][place.call];
   if (before >= 0 && states[before] != State::kEnded) {
     return {here(before), "waits in its queue behind"};
   }
@@ -270,22 +268,6 @@ absl::Status Proof::Run() {
 
 }  // namespace
 
-int CommCalls::CommsOf(int rank) const {
-  return static_cast<int>(
-      std::count_if(comms.begin(), comms.end(), [rank](const Comm& comm) {
-        return std::find(comm.members.begin(), comm.members.end(), rank) !=
-               comm.members.end();
-      }));
-}
-
-int CommCalls::MostComms() const {
-  int most = 0;
-  for (size_t rank = 0; rank < calls.size(); ++rank) {
-    most = std::max(most, CommsOf(static_cast<int>(rank)));
-  }
-  return most;
-}
-
 absl::Status ProveCalls(const CommCalls& calls, const DeviceRoom& room) {
   return Proof(calls, room).Run();
 }
@@ -315,18 +297,26 @@ CommCalls CallsOf(const Schedule& schedule,
     made.comms.push_back({{ends.first, ends.second}});
   }
   for (int rank = 0; rank < schedule.pp(); ++rank) {
-    made.ranks.push_back(absl::StrCat("rank ", rank));
+    made.issuers.push_back(absl::StrCat("rank ", rank));
     made.calls.emplace_back();
+    const auto own = [rank](const CommCalls::Comm& comm) {
+      return comm.members[0] == rank || comm.members[1] == rank;
+    };
+    made.most_comms = std::max(made.most_comms,
+                               static_cast<int>(std::count_if(
+                                   made.comms.begin(), made.comms.end(), own)));
   }
   std::vector<std::map<int64_t, int>> received(schedule.pp());
-  std::vector<std::vector<int>> needs(schedule.pp());
+  std::vector<std::vector<Place>> needs(schedule.pp());
   each_transfer([&](int rank, const Step& step) {
     std::vector<CommCall>& calls = made.calls[rank];
     if (step.kind == StepKind::kPass &&
         NeedsReceive(schedule, rank, step.pass)) {
       const int64_t key = MessageOf(schedule, rank, ReceiveOf(step.pass)).index;
       const auto found = received[rank].find(key);
-      if (found != received[rank].end()) needs[rank].push_back(found->second);
+      if (found != received[rank].end()) {
+        needs[rank].push_back({rank, found->second});
+      }
     }
     if (!moves(step)) return;
     const int64_t key = MessageOf(schedule, rank, step).index;

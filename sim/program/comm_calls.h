@@ -6,8 +6,9 @@
 //   1. The n-th calls of all members of a communicator belong together: the
 //   same
 //      operation, or a send and the receive of the same message, of one size.
-//   2. The host of a rank issues its calls in order, each when what its passes
-//      have needed so far has come.
+//   2. An issuer, a rank's thread, issues its calls in order, each when what
+//   its
+//      passes have needed so far has come.
 //   3. A communicator has a stream, in order. Streams are dealt out to the
 //      device's hardware queues in turn; what shares a queue runs in order.
 //   4. Where fewer kernels can be resident than queues are in use, they become
@@ -26,26 +27,30 @@
 
 namespace pipewright {
 
+struct CallPlace {
+  int issuer = -1;
+  int call = -1;
+  bool operator==(const CallPlace&) const = default;
+};
+
 struct CommCall {
   int comm = 0;
   bool sends = false;     // on a link; else it receives
   int64_t key = 0;        // the same for all members
   std::string what = {};  // "activation 3", "all-reduce"
   double bytes = 0;
-  std::vector<int> needs = {};  // receives before it that have to end first
+  std::vector<CallPlace> needs = {};  // receives that have to end first
 };
 
 struct CommCalls {
   struct Comm {
-    std::vector<int> members;  // of a link sender and receiver
+    std::vector<int> members;  // issuers; of a link sender and receiver
     bool link = true;
   };
   std::vector<Comm> comms;
-  std::vector<std::string> ranks;            // names, of messages
-  std::vector<std::vector<CommCall>> calls;  // [rank] as it issues them
-
-  int CommsOf(int rank) const;
-  int MostComms() const;
+  std::vector<std::string> issuers;          // names, of messages
+  std::vector<std::vector<CommCall>> calls;  // [issuer] in its order
+  int most_comms = 0;                        // on one device
 };
 
 // What a device has room for. CUDA: at most 32 queues, 8 unless
@@ -55,7 +60,7 @@ struct DeviceRoom {
   int queues = 32;
   int kernels = 128;
   bool HoldsAll(const CommCalls& calls) const {
-    return calls.MostComms() <= queues && calls.MostComms() <= kernels;
+    return calls.most_comms <= queues && calls.most_comms <= kernels;
   }
 };
 

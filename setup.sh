@@ -17,20 +17,37 @@ Usage: ./setup.sh COMMAND
   build     deps, then build build/release/pipewright
   sanitize  deps, then build and test all with address and undefined-behaviour
             sanitizers
+  packages  PART: only print the Debian packages of build, gpu or browser
 
 Installing needs root or sudo; without them the missing packages are named.
 END
 }
 
-# Debian packages, with the program that may stand in for one.
-BUILD_PACKAGES=(
-  cmake:cmake ninja-build:ninja g++:g++ pkg-config:pkg-config
-  protobuf-compiler:protoc
-  libabsl-dev libcli11-dev libprotobuf-dev libsimgrid-dev libyaml-cpp-dev
-  nlohmann-json3-dev catch2 libbenchmark-dev libdnnl-dev
-  libopenmpi-dev openmpi-bin zlib1g-dev libsqlite3-dev libtomlplusplus-dev
+# Debian packages: which parts need one, its name, and the program that may stand
+# in for it. build: to build and test all; gpu: what calibrate/gpu_debs.sh takes to
+# a machine without network, so with the libraries behind headers; browser: one test.
+PACKAGES=(
+  'build cmake:cmake' 'build ninja-build:ninja' 'build g++:g++'
+  'build pkg-config:pkg-config'
+  'build,gpu protobuf-compiler:protoc' 'gpu libprotoc32'
+  'build,gpu libprotobuf-dev' 'gpu libprotobuf32'
+  'build,gpu libabsl-dev' 'gpu libabsl20220623'
+  'build,gpu libyaml-cpp-dev' 'gpu libyaml-cpp0.7'
+  'build,gpu libsqlite3-dev' 'gpu libsqlite3-0'
+  'build,gpu libcli11-dev' 'build,gpu nlohmann-json3-dev'
+  'build,gpu libtomlplusplus-dev' 'build,gpu zlib1g-dev'
+  'build libsimgrid-dev' 'build libdnnl-dev' 'build libopenmpi-dev'
+  'build openmpi-bin' 'build catch2' 'build libbenchmark-dev'
+  'browser chromium:chromium' 'browser nodejs:node' 'browser npm:npm'
 )
-BROWSER_PACKAGES=(chromium:chromium nodejs:node npm:npm)
+
+# Prints NAME[:PROGRAM] of those that a part needs.
+packages_of() { # PART
+  local row
+  for row in "${PACKAGES[@]}"; do
+    if [[ ",${row%% *}," == *",$1,"* ]]; then printf '%s\n' "${row#* }"; fi
+  done
+}
 
 note() { printf '== [%d s] %s\n' "$SECONDS" "$*"; }
 fail() {
@@ -38,10 +55,10 @@ fail() {
   exit 1
 }
 
-# Prints those of the given packages that are not there.
-missing() {
+# Prints those packages of a part that are not there.
+missing() { # PART
   local entry package program status
-  for entry in "$@"; do
+  for entry in $(packages_of "$1"); do
     package=${entry%%:*}
     program=${entry#"$package"}
     program=${program#:}
@@ -67,10 +84,10 @@ apt_get() {
     -o Acquire::Retries=5 -o DPkg::Lock::Timeout=300 "$@" < /dev/null
 }
 
-# Installs what is missing of the given packages; false when it cannot.
-install_missing() {
+# Installs what is missing of a part's packages; false when it cannot.
+install_missing() { # PART
   local packages
-  mapfile -t packages < <(missing "$@")
+  mapfile -t packages < <(missing "$1")
   [[ ${#packages[@]} -gt 0 ]] || return 0
   if ! command -v apt-get > /dev/null; then
     printf 'This is not a Debian system. What Debian 12 calls:\n  %s\n' \
@@ -97,7 +114,7 @@ deps() {
   if [[ -z ${NODE_EXTRA_CA_CERTS:-} && -f $certificates ]]; then
     export NODE_EXTRA_CA_CERTS=$certificates
   fi
-  if ! install_missing "${BUILD_PACKAGES[@]}"; then
+  if ! install_missing build; then
     # CMake looks for each library, wherever it comes from, and names the
     # first that it does not find.
     local program
@@ -157,7 +174,7 @@ demo() {
 # What the browser test needs; CI must have it.
 browser() {
   local installed=tests/browser/node_modules/.package-lock.json
-  if ! install_missing "${BROWSER_PACKAGES[@]}"; then
+  if ! install_missing browser; then
     [[ ${CI:-} != true ]] || fail "CI needs Chromium and npm"
     note "the browser test will be skipped: no Chromium or no npm"
     return
@@ -192,6 +209,11 @@ test_all() {
 case ${1:-} in
   demo | deps | build | sanitize) "$1" ;;
   test) test_all ;;
+  packages)
+    names=$(packages_of "${2:-}")
+    [[ -n $names ]] || fail "packages ${2:-}: of build, gpu or browser"
+    printf '%s\n' "${names}" | cut -d : -f 1
+    ;;
   help | -h | --help) usage ;;
   *)
     usage >&2

@@ -8,16 +8,11 @@ usage() {
   cat << 'END'
 Usage: calibrate/gpu_debs.sh DIR
 
-Downloads into DIR (about 5 MiB; fails above 60 MiB) and prints what is there.
+Downloads into DIR (about 8 MiB; fails above 60 MiB) and prints what is there.
 END
 }
 
-# With the libraries that the development packages link to.
-PACKAGES=(
-  protobuf-compiler libprotoc32 libprotobuf-dev libprotobuf32
-  libabsl-dev libabsl20220623 libyaml-cpp-dev libyaml-cpp0.7
-  libcli11-dev nlohmann-json3-dev zlib1g-dev
-)
+mapfile -t PACKAGES < <("$(dirname "${BASH_SOURCE[0]}")/../setup.sh" packages gpu)
 LIMIT_MIB=60
 
 if [[ $# -ne 1 || $1 == -* ]]; then

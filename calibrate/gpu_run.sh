@@ -202,22 +202,11 @@ if [[ -x $checks ]]; then
   fi
 fi
 
-gpus=$(nvidia-smi -L 2> /dev/null | grep -c '^GPU')
+gpus=$(visible_gpus)
 say_version "$tree/pipewright"
 say "$(date -u '+%F %T') UTC, $(nproc) CPU cores, $gpus GPUs"
 nvidia-smi --query-gpu=name,driver_version,memory.total \
   --format=csv,noheader 2> /dev/null | tee -a "$out/summary.txt"
-
-# What `calibrate` measures between GPUs without being asked; says what it has.
-nccl_calibrated() {
-  local profile=$1 count
-  [[ -f $profile ]] || return
-  count=$(grep -c 'transport: "nccl"' "$profile")
-  say "$profile: $count transfers over NCCL"
-  [[ $count -eq 0 ]] || return
-  failures=$((failures + 1))
-  grep 'warnings: .*NCCL' "$profile" | tee -a "$out/summary.txt"
-}
 
 # True if the program knows a verb: another version may not.
 knows() { "$tree/pipewright" "$1" --help > /dev/null 2>&1; }
@@ -267,13 +256,13 @@ budget() {
 
 calibrate_model() { # MODEL
   local model=$1 profile=$out/$1.txtpb
-  step "calibrate-$model" "$limit" "$tree/pipewright" calibrate \
+  makes=$profile step "calibrate-$model" "$limit" "$tree/pipewright" calibrate \
     --device cuda --model "$model" --budget "$(budget)" -o "$profile"
   if [[ $gpus -gt 1 && -e $tree/libpipewright_nccl.so ]]; then
     nccl_calibrated "$profile"
   fi
   if has_fp8; then
-    step "calibrate-fp8-$model" "$limit" "$tree/pipewright" calibrate \
+    makes=$out/$model-fp8.txtpb step "calibrate-fp8-$model" "$limit" "$tree/pipewright" calibrate \
       --device cuda --model "$model" --type fp8 --transport threads \
       --budget "$(budget)" -o "$out/$model-fp8.txtpb"
   fi
@@ -294,16 +283,16 @@ execute_model() { # MODEL
   fi
   for schedule in 1f1b zb-h1 zb-v; do
     name=execute-$model-$schedule
-    step "$name" "$limit" "$tree/pipewright" execute --schedule "$schedule" \
+    makes=$out/$name.json step "$name" "$limit" "$tree/pipewright" execute --schedule "$schedule" \
       "${sizes[@]}" "${options[@]}" --clock virtual -o "$out/$name.json" \
       --trace "$out/$name.trace.json" "${row[@]}"
     name=replay-$model-$schedule
-    step "$name" "$limit" "$tree/pipewright" execute --schedule "$schedule" \
+    makes=$out/$name.json step "$name" "$limit" "$tree/pipewright" execute --schedule "$schedule" \
       "${sizes[@]}" "${options[@]}" --clock real --replay-rank all \
       -o "$out/$name.json" --trace "$out/$name.trace.json"
     file=$out/$schedule-copies.pws
     with_copies "$file" "$schedule" "${sizes[@]}"
-    step "$name-copies" "$limit" "$tree/pipewright" execute --schedule "$file" \
+    makes=$out/$name-copies.json step "$name-copies" "$limit" "$tree/pipewright" execute --schedule "$file" \
       "${options[@]}" --clock real --replay-rank all \
       --offload-time 1ms --load-time 1ms \
       -o "$out/$name-copies.json" --trace "$out/$name-copies.trace.json"
@@ -364,7 +353,7 @@ export -f execute_nccl
 export tree out
 
 step_nccl() { # RANKS NAME OPTIONS...
-  step "$2" "$limit" bash -c 'execute_nccl "$@"' execute_nccl "$@"
+  makes=$out/$2.json step "$2" "$limit" bash -c 'execute_nccl "$@"' execute_nccl "$@"
 }
 if wanted execute && [[ -e $tree/libpipewright_nccl.so ]]; then
   if [[ $gpus -lt 2 ]]; then

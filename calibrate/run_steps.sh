@@ -34,9 +34,10 @@ granted() { # SECONDS
 }
 
 # step NAME SECONDS COMMAND...: 77 is a step that has nothing to do here. It is
-# not done within SECONDS, or within what the deadline leaves: it failed.
+# not done within SECONDS, or within what the deadline leaves: it failed. So it has
+# where it does not write the file `makes`, which goes before it begins.
 step() {
-  local name=$1 seconds start=$SECONDS status verdict=ok begin
+  local name=$1 seconds start=$SECONDS status verdict=ok begin made=${makes:-}
   seconds=$(granted "$2")
   shift 2
   if [[ $seconds -lt 1 ]]; then
@@ -44,15 +45,20 @@ step() {
     failures=$((failures + 1))
     return 1
   fi
+  [[ -z $made ]] || rm -f "$made"
   begin=$(now)
   timeout --kill-after=10 "$seconds" "$@" > "$out/$name.log" 2>&1 < /dev/null
   status=$?
   echo "$name,$begin,$(now)" >> "$out/steps.csv"
+  if [[ $status -eq 0 && -n $made && ! -s $made ]]; then
+    status=1
+    verdict="FAILED: it has not written ${made##*/}"
+  fi
   case $status in
     0) ;;
     77) verdict='skipped (see its log)' ;;
     124 | 137) verdict="FAILED: not done in $seconds s" ;;
-    *) verdict="FAILED: exit $status" ;;
+    *) [[ $verdict != ok ]] || verdict="FAILED: exit $status" ;;
   esac
   say "$(printf '%-28s %4d s  %s' "$name" "$((SECONDS - start))" "$verdict")"
   if [[ $status -ne 0 && $status -ne 77 ]]; then
@@ -60,6 +66,52 @@ step() {
     tail -n 15 "$out/$name.log"
   fi
   return "$status"
+}
+
+# What a profile has of transfers between GPUs; none is a failure.
+nccl_calibrated() { # PROFILE
+  local profile=$1 count
+  [[ -s $profile ]] || return
+  count=$(grep -c 'transport: "nccl"' "$profile")
+  say "$profile: $count transfers over NCCL"
+  [[ $count -eq 0 ]] || return
+  failures=$((failures + 1))
+  grep 'warnings: .*NCCL' "$profile" | tee -a "$out/summary.txt"
+}
+
+# How many GPUs a program sees. `nvidia-smi -L` lists all, whatever
+# CUDA_VISIBLE_DEVICES says: numbers or (shortened) names, of which CUDA takes those
+# before the first that it does not know. Of MIG's instances it takes one.
+visible_gpus() {
+  nvidia-smi -L 2> /dev/null | awk -v set="${CUDA_VISIBLE_DEVICES+1}" \
+    -v wanted="${CUDA_VISIBLE_DEVICES-}" '
+    { name = $NF; sub(/\)$/, "", name) }
+    /^GPU / { uuid[gpus++] = name; instances[gpus - 1] = 0 }
+    /^ +MIG / { mig[migs++] = name; instances[gpus - 1]++ }
+    END {
+      for (at = 0; at < gpus; ++at) whole += !instances[at]
+      if (!set) { print (whole ? whole : (migs > 0)); exit }
+      count = split(wanted, names, ",")
+      for (at = 1; at <= count; ++at) {
+        known = 0
+        for (gpu = 0; gpu < gpus; ++gpu) {
+          if (instances[gpu]) continue
+          if (names[at] == gpu "" ||
+              (names[at] ~ /^GPU-/ && index(uuid[gpu], names[at]) == 1)) {
+            known = 1
+          }
+        }
+        for (instance = 0; instance < migs; ++instance) {
+          if (names[at] ~ /^MIG-/ && index(mig[instance], names[at]) == 1) {
+            print found ? found : 1
+            exit
+          }
+        }
+        if (!known) break
+        ++found
+      }
+      print found + 0
+    }'
 }
 
 # What was run, and where: the head of a summary that is sent to somebody.

@@ -31,13 +31,14 @@ Usage: sbatch [SBATCH OPTIONS] calibrate/slurm_run.sh --build DIR [OPTIONS]
   --limit S      seconds for each step (default: 300)
   --deadline S   seconds for all of it (default: none): a step gets what is
                  left, and steps for which nothing is left are named
-  --mpi KIND     srun's --mpi (default: pmix), for the calibration
+  --interface I  where tasks reach each other over TCP, for a few bytes: a
+                 network interface (default: that of `hostname -I`, the first)
 
 Exit 0: every step that could run succeeded; 1: one failed; 2: wrong usage.
 END
 }
 
-build='' out=slurm_results model=gpt-tiny limit=300 deadline=0 mpi=pmix
+build='' out=slurm_results model=gpt-tiny limit=300 deadline=0 interface=''
 while [[ $# -gt 0 ]]; do
   option=$1
   shift
@@ -46,7 +47,7 @@ while [[ $# -gt 0 ]]; do
       usage
       exit 0
       ;;
-    --build | --out | --model | --limit | --deadline | --mpi)
+    --build | --out | --model | --limit | --deadline | --interface)
       if [[ $# -eq 0 ]]; then
         printf 'slurm_run.sh: %s needs a value\n' "$option" >&2
         exit 2
@@ -63,7 +64,7 @@ while [[ $# -gt 0 ]]; do
     --model) model=$1 ;;
     --limit) limit=$1 ;;
     --deadline) deadline=$1 ;;
-    --mpi) mpi=$1 ;;
+    --interface) interface=$1 ;;
   esac
   shift
 done
@@ -114,33 +115,38 @@ for library in libpipewright_cuda.so libpipewright_nccl.so; do
   fi
 done
 
+# A task of a job that meets at a file. It says at which address of its machine.
+task() { # NAME VERB OPTIONS...
+  local name=$1 listen=()
+  shift
+  [[ -n $interface ]] || interface=$(hostname -I | tr ' ' '\n' |
+    grep -m 1 -E '^[0-9]+(\.[0-9]+){3}$')
+  [[ -z $interface ]] || listen=(--listen "$interface")
+  exec "$build/pipewright" "$@" --device cuda --transport nccl \
+    --model "$model" --bootstrap "file:$out/$name.job" \
+    --rank "$SLURM_PROCID" --ranks "$SLURM_NTASKS" "${listen[@]}"
+}
+export -f task
+export build out model interface
+
+tasks() { # NAME FILE VERB OPTIONS...
+  local name=$1 makes=$2
+  shift 2
+  rm -f "$out/$name.job"*
+  step "$name" "$limit" srun --kill-on-bad-exit=1 \
+    bash -c 'task "$@"' task "$name" "$@" -o "$makes"
+}
+
 # Transfers over NCCL between the machines, and the passes.
 profile=$out/$model.txtpb
-if [[ -e $build/libpipewright_mpi.so ]]; then
-  step "calibrate-$model" "$limit" srun --mpi="$mpi" \
-    "$build/pipewright" calibrate --device cuda --model "$model" -o "$profile"
-else
-  say "no libpipewright_mpi.so: transfers between the tasks are not calibrated"
-fi
-
-# A rank of a job that meets at a file.
-rank() {
-  local name=$1
-  shift
-  exec "$build/pipewright" execute --device cuda --clock real \
-    --transport nccl --timeout 60 --steps 3 --json --model "$model" \
-    --bootstrap "file:$out/$name.job" --rank "$SLURM_PROCID" \
-    --ranks "$SLURM_NTASKS" -o "$out/$name.json" "$@"
-}
-export -f rank
-export build out model
+tasks "calibrate-$model" "$profile" calibrate
+nccl_calibrated "$profile"
 
 execute() { # NAME OPTIONS...
   local name=$1
   shift
-  rm -f "$out/$name.job"*
-  step "$name" "$limit" srun --kill-on-bad-exit=1 \
-    bash -c 'rank "$@"' rank "$name" "$@"
+  tasks "$name" "$out/$name.json" execute --clock real --timeout 60 --steps 3 \
+    --json "$@"
 }
 # The pipeline across the machines; then two copies of one half as long.
 execute execute-1f1b --schedule 1f1b --pp "$ranks" --microbatches $((2 * ranks))

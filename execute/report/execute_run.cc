@@ -3,6 +3,7 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <numeric>
@@ -20,6 +21,7 @@
 #include "execute/run/fixed_worker.h"
 #include "execute/run/run_processes.h"
 #include "execute/train/training.h"
+#include "execute/transport/nccl_plan.h"
 #include "kernels/loader.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/names.h"
@@ -121,6 +123,8 @@ class ExecuteRunner {
   absl::Status CheckWay();
   absl::Status PrepareProgram();
   absl::Status CheckProgram();
+  // What the ranks call on NCCL's communicators ends.
+  absl::Status CheckCalls();
   // Kernels, model and checks, and what they will take.
   absl::Status PrepareTraining();
   // Why the run has no float64 reference; "" if it has one.
@@ -229,6 +233,27 @@ absl::Status ExecuteRunner::CheckProgram() {
   return absl::OkStatus();
 }
 
+absl::Status ExecuteRunner::CheckCalls() {
+  constexpr char kQueues[] = "CUDA_DEVICE_MAX_CONNECTIONS";
+  const CommCalls calls = CallsOf(program_);
+  const DeviceRoom enough = {calls.most_comms, calls.most_comms};
+  PW_RETURN_IF_ERROR(Prefix("--transport nccl", ProveCalls(calls, enough)));
+  const DeviceRoom room = RoomOfDevice(std::getenv(kQueues));
+  if (room.HoldsAll(calls)) return absl::OkStatus();
+  const std::string why =
+      absl::StrCat("a rank has ", calls.most_comms,
+                   " communicators, and a GPU ", room.queues,
+                   " hardware queues for them: a transfer that waits for its "
+                   "other end may hold up another, in a circle");
+  if (room.queues < kMostQueues) {
+    return BadValue(kQueues, absl::StrCat(room.queues),
+                    absl::StrCat("not set, or ", calls.most_comms,
+                                 " and more (", why, ")"));
+  }
+  warnings_.push_back(why);
+  return absl::OkStatus();
+}
+
 absl::Status ExecuteRunner::Prepare() {
   PW_RETURN_IF_ERROR(CheckWay());
   PW_RETURN_IF_ERROR(PrepareProgram());
@@ -238,6 +263,7 @@ absl::Status ExecuteRunner::Prepare() {
       return BadValue("--clock", "paced with --transport nccl",
                       "virtual or real (paced sends nothing)");
     }
+    PW_RETURN_IF_ERROR(CheckCalls());
     training_.device_index = processes_.device_index;
     training_.device_path = true;
     const NcclOptions options = {.nccl = processes_.nccl,

@@ -35,7 +35,8 @@ PwTransfer KindOf(TransferKind kind) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CalibrationGroup>> CalibrationGroup::Start(
-    const std::string& name, const std::string& device) {
+    const std::string& name, const std::string& device,
+    std::unique_ptr<ProcessGroup> job) {
   constexpr char kFlag[] = "--transport";
   const std::vector<std::string> known = MeasuredTransports();
   if (!name.empty() &&
@@ -43,9 +44,10 @@ absl::StatusOr<std::unique_ptr<CalibrationGroup>> CalibrationGroup::Start(
     return UnknownName(kFlag, name, known);
   }
   const bool wanted = name == kMpiTransport;
-  const bool nccl = name == kNcclTransport;
+  // Sockets have nothing else to measure.
+  const bool nccl = name == kNcclTransport || job != nullptr;
   if (nccl && device != "cuda") {
-    return BadValue(kFlag, absl::StrCat(name, " with --device ", device),
+    return BadValue(kFlag, absl::StrCat("nccl with --device ", device),
                     "nccl with --device cuda");
   }
   if (wanted && device != "cpu") {
@@ -54,7 +56,9 @@ absl::StatusOr<std::unique_ptr<CalibrationGroup>> CalibrationGroup::Start(
                                  " (MPI's transfers are of host memory)"));
   }
   auto transport = std::unique_ptr<CalibrationGroup>(new CalibrationGroup());
-  if (ProcessGroup::Started()) {
+  if (job != nullptr) {
+    if (job->processes() > 1) transport->job_ = std::move(job);
+  } else if (ProcessGroup::Started()) {
     PW_ASSIGN_OR_RETURN(transport->job_, ProcessGroup::Create());
     if (transport->job_->processes() < 2) {
       if (wanted) return BadValue("mpirun -n", "1", "2 or more");
@@ -86,7 +90,7 @@ void CalibrationGroup::TakeNccl(bool wanted) {
   nccl_wanted_ = wanted;
   // Process 0 measures all else on the first GPU.
   if (!serves() || !nccl_->ok()) return;
-  const absl::StatusOr<int> gpu = DeviceOfProcess(***nccl_, job_->process());
+  const absl::StatusOr<int> gpu = GpuOfProcess(***nccl_, job_->process());
   if (gpu.ok()) {
     gpu_ = *gpu;
   } else {

@@ -1,6 +1,6 @@
 // The ends of the transfers that `calibrate` measures: threads of this process,
-// its GPUs or, under mpirun, its processes; then process 0 measures and the
-// others serve it.
+// its GPUs or the processes of a job; then process 0 measures and the others
+// serve it.
 #pragma once
 
 #include <cstdint>
@@ -43,11 +43,13 @@ class MpiTransfers {
 
 class CalibrationGroup {
  public:
-  // `name`: one of MeasuredTransports(), or "" for what there is. Joins the job
-  // of mpirun. Errors: kInvalidArgument for a name that cannot be here,
+  // `name`: one of MeasuredTransports(), or "" for what there is. `job`: one of
+  // sockets, whose processes have a GPU each; null: joins the job of mpirun, if
+  // there is one. Errors: kInvalidArgument for a name that cannot be here,
   // kUnavailable where MPI's library is missing.
   static absl::StatusOr<std::unique_ptr<CalibrationGroup>> Start(
-      const std::string& name, const std::string& device);
+      const std::string& name, const std::string& device,
+      std::unique_ptr<ProcessGroup> job);
 
   // Lets the other processes go; the objects that Transports returned must be
   // gone.
@@ -61,7 +63,7 @@ class CalibrationGroup {
   // where NCCL was asked for by name and cannot be; else that is a warning.
   absl::StatusOr<TimedTransports> Transports(const PwKernels* kernels,
                                              bool quick);
-  // Has mpirun ended the job?
+  // Has something ended the job?
   bool ended() const { return job_ != nullptr && !job_->ended_by().empty(); }
 
  private:
@@ -73,7 +75,7 @@ class CalibrationGroup {
   // NCCL, where GPUs transfer. It is loaded before anything else uses them.
   std::optional<absl::StatusOr<const PwNccl*>> nccl_;
   bool nccl_wanted_ = false;           // by name
-  int gpu_ = 0;                        // for this process, under mpirun
+  int gpu_ = 0;                        // for this process, in a job
   std::unique_ptr<ProcessGroup> job_;  // outlives what lets the others go
   std::unique_ptr<MpiTransfers> transfers_;
 };

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "execute/transport/message.h"
+#include "sim/program/comm_calls.h"
 
 namespace pipewright {
 
@@ -24,6 +25,19 @@ struct CommPlan {
 };
 
 std::vector<CommPlan> PlanComms(const Program& program);
+
+// What is called on them in the first iterations. Issuers are the ranks,
+// replica
+// * pp + rank, with their sends and collectives in the order of their passes,
+// and for each link the thread that receives on it, in the order of its sender.
+// Without what a rank pulls or pushes by itself. For devices with room for all:
+// in less, messages decide by their coming which call stands in front of which.
+CommCalls CallsOf(const Program& program);
+
+// Of CUDA: 1 to 32.
+inline constexpr int kMostQueues = 32;
+// By CUDA_DEVICE_MAX_CONNECTIONS, which LoadNccl has set where nobody had.
+DeviceRoom RoomOfDevice(const char* connections);
 
 // The most inputs that the rank holds at a time: those that its passes began
 // with, and those that come for the next passes.

@@ -244,27 +244,51 @@ void NcclEndpoint::Combine(const std::shared_ptr<Collective>& collective) {
 
 namespace {
 
-// The index of a process within its machine, from 0: Open MPI, MPICH and Intel
-// MPI, Slurm, torchrun.
-constexpr const char* kLocalNumbers[] = {"OMPI_COMM_WORLD_LOCAL_RANK",
-                                         "MPI_LOCALRANKID", "SLURM_LOCALID",
-                                         "LOCAL_RANK"};
+// Where a starter says a process's number, and its number within its machine:
+// Open MPI; MPICH and Intel MPI; Slurm; torchrun.
+constexpr struct {
+  const char* number;
+  const char* local;
+} kStarters[] = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"},
+                 {"PMI_RANK", "MPI_LOCALRANKID"},
+                 {"SLURM_PROCID", "SLURM_LOCALID"},
+                 {"RANK", "LOCAL_RANK"}};
 
 }  // namespace
 
-absl::StatusOr<int> DeviceOfProcess(const PwNccl& nccl, int process) {
-  const int devices = nccl.device_count();
-  if (devices < 1) {
+absl::StatusOr<int> GpuOf(int process, int gpus,
+                          const EnvironmentVariable& variable) {
+  for (const auto& [number_name, local_name] : kStarters) {
+    const char* const number_text = variable(number_name);
+    const char* const local_text = variable(local_name);
+    int number = 0;
+    int local = 0;
+    // A shell that Slurm has started hands its own on to all that it starts.
+    if (number_text == nullptr || local_text == nullptr ||
+        !absl::SimpleAtoi(number_text, &number) || number != process ||
+        !absl::SimpleAtoi(local_text, &local) || local < 0) {
+      continue;
+    }
+    // A starter may show each process a GPU of its own and no other.
+    if (gpus == 1) return 0;
+    if (local < gpus) return local;
+    return absl::InvalidArgumentError(
+        absl::StrCat("process ", process, " is number ", local,
+                     " of its machine (", local_name, "), where it sees ", gpus,
+                     " GPUs; start one process a GPU, or show each its own "
+                     "(CUDA_VISIBLE_DEVICES)"));
+  }
+  return process % gpus;
+}
+
+absl::StatusOr<int> GpuOfProcess(const PwNccl& nccl, int process) {
+  const int gpus = nccl.device_count();
+  if (gpus < 1) {
     return absl::UnavailableError(
-        absl::StrCat("--transport nccl: no CUDA device",
-                     devices < 0 ? ": " : "", devices < 0 ? nccl.error() : ""));
+        absl::StrCat("--transport nccl: no CUDA device", gpus < 0 ? ": " : "",
+                     gpus < 0 ? nccl.error() : ""));
   }
-  int local = process;
-  for (const char* const variable : kLocalNumbers) {
-    const char* const value = getenv(variable);
-    if (value != nullptr && absl::SimpleAtoi(value, &local)) break;
-  }
-  return local % devices;
+  return GpuOf(process, gpus, [](const char* name) { return getenv(name); });
 }
 
 absl::StatusOr<const PwNccl*> LoadNccl() {

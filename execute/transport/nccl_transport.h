@@ -19,6 +19,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -120,8 +121,17 @@ class NcclEndpoint : public Endpoint {
   std::thread thread_;
 };
 
-// By the index of the process within its machine, which its starter says.
-// Error: kUnavailable without a GPU.
-absl::StatusOr<int> DeviceOfProcess(const PwNccl& nccl, int process);
+// Value of an environment variable; null: not set.
+using EnvironmentVariable = std::function<const char*(const char* name)>;
+
+// Which of the `gpus` that a process sees is its own: by its number within its
+// machine, where a starter says it of this process; else all machines are taken
+// to be alike and filled one after the other. CUDA counts what
+// CUDA_VISIBLE_DEVICES leaves, and of MIG's instances one. Error:
+// kInvalidArgument for more processes than GPUs.
+absl::StatusOr<int> GpuOf(int process, int gpus,
+                          const EnvironmentVariable& variable);
+// GpuOf with what NCCL's module sees. Error also: kUnavailable without a GPU.
+absl::StatusOr<int> GpuOfProcess(const PwNccl& nccl, int process);
 
 }  // namespace pipewright

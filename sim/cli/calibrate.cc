@@ -23,10 +23,14 @@
 #include "sim/base/quantity.h"
 #include "sim/base/signal_thread.h"
 #include "sim/base/status.h"
+#include "sim/cli/bootstrap.h"
 #include "sim/cli/verbs.h"
+#include "sim/config/flags.h"
+#include "sim/config/measured_system.h"
 #include "sim/model/model.h"
 #include "sim/profile/profile.h"
 #include "sim/report/calibration_report.h"
+#include "sim/topology/system.h"
 
 namespace pipewright {
 namespace {
@@ -37,6 +41,8 @@ constexpr int kInterruptedTwice = 130;
 constexpr int64_t kMostMicrobatchSize = int64_t{1} << 18;
 constexpr int64_t kMostSequence = int64_t{1} << 23;
 constexpr int64_t kMostDevices = int64_t{1} << 20;
+// For the processes of a job to come, in seconds.
+constexpr double kMeet_s = 60;
 
 class Calibration {
  public:
@@ -84,8 +90,10 @@ class Calibration {
                      "measure transfers between threads; between the GPUs of "
                      "this process with nccl (default with several GPUs); "
                      "under mpirun between its processes with mpi, or with "
-                     "nccl and a GPU each (default with --device cuda)")
+                     "nccl and a GPU each (default with --device cuda, and "
+                     "with --bootstrap the only one)")
         ->type_name("NAME");
+    bootstrap_.AddTo(verb, "number of this process");
     verb->add_flag("--quick", options_.grid.quick,
                    "measure one shape, few sizes and no interference matrix");
     verb->add_option("--budget", budget_,
@@ -108,6 +116,7 @@ class Calibration {
  private:
   absl::Status PrepareAndMeasure(std::chrono::steady_clock::time_point start);
   absl::Status Prepare();
+  absl::StatusOr<std::unique_ptr<ProcessGroup>> Join() const;
   absl::StatusOr<CalibrateResult> Measure();
   void Progress(int round, int rounds, const std::string& subject);
   void Estimated(double minimum_s) const;
@@ -120,6 +129,7 @@ class Calibration {
   std::string budget_;
   std::string merge_;
   std::string transport_name_;
+  Bootstrap bootstrap_;
   std::vector<std::string> sliced_;
   std::unique_ptr<CalibrationGroup> transport_;
   bool resume_ = false;
@@ -228,14 +238,33 @@ absl::StatusOr<CalibrateResult> Calibration::Measure() {
   return result;
 }
 
+// The processes that find each other through a file; null without it.
+absl::StatusOr<std::unique_ptr<ProcessGroup>> Calibration::Join() const {
+  PW_RETURN_IF_ERROR(bootstrap_.Check());
+  if (!bootstrap_.given()) return nullptr;
+  if (device_ != "cuda") {
+    return BadValue("--bootstrap", absl::StrCat("with --device ", device_),
+                    "--device cuda (between processes on CPUs MPI's transfers "
+                    "are measured: mpirun)");
+  }
+  if (!transport_name_.empty() && transport_name_ != kNcclTransport) {
+    return BadValue("--transport",
+                    absl::StrCat(transport_name_, " with --bootstrap"),
+                    kNcclTransport);
+  }
+  return bootstrap_.Join(kMeet_s);
+}
+
 absl::Status Calibration::Run() {
   const auto start = std::chrono::steady_clock::now();
   const SignalThread signals({SIGINT, SIGTERM}, [this](int count) {
     if (count > 1) ::_exit(kInterruptedTwice);
     interrupted_ = true;
   });
-  PW_ASSIGN_OR_RETURN(transport_,
-                      CalibrationGroup::Start(transport_name_, device_));
+  PW_ASSIGN_OR_RETURN(std::unique_ptr<ProcessGroup> job, Join());
+  PW_ASSIGN_OR_RETURN(
+      transport_,
+      CalibrationGroup::Start(transport_name_, device_, std::move(job)));
   absl::Status status =
       transport_->serves() ? transport_->Serve() : PrepareAndMeasure(start);
   // The others may go.
@@ -348,6 +377,34 @@ struct Coverage {
   }
 };
 
+struct MakeSystem {
+  std::string file;
+  std::string base;
+  OutputFiles files;
+
+  absl::Status Run();
+};
+
+absl::Status MakeSystem::Run() {
+  if (!files.wanted("-o")) {
+    return AboutField(
+        "-o", absl::InvalidArgumentError("-o is missing: the system's file"));
+  }
+  files.Reads("PROFILE", file);
+  const bool is_file = IsSystemFile(base);
+  if (is_file) files.Reads("--system", base);
+  PW_RETURN_IF_ERROR(files.Check());
+  PW_ASSIGN_OR_RETURN(const Profile profile, ReadOne(file));
+  absl::StatusOr<std::string> text =
+      is_file ? ReadFile(base, InputKind::kConfiguration) : SystemText(base);
+  PW_RETURN_IF_ERROR(InField("--system", text.status()));
+  PW_ASSIGN_OR_RETURN(const MeasuredSystem made,
+                      SystemOfProfile(profile, file, *text, base));
+  files.Put("-o", made.text);
+  PW_RETURN_IF_ERROR(files.Write());
+  return Print(made.report);
+}
+
 }  // namespace
 
 void AddCalibrate(CLI::App* app, Action* action) {
@@ -402,6 +459,21 @@ void AddCalibrate(CLI::App* app, Action* action) {
                       FileFormat::kCsv);
   coverage_verb->callback(
       [action, coverage] { *action = [coverage] { return coverage->Run(); }; });
+  CLI::App* system_verb =
+      verb->add_subcommand("system",
+                           "Make a system file (--system) from a profile: its "
+                           "links as measured, all else from another system");
+  auto system = std::make_shared<MakeSystem>();
+  system_verb->add_option("PROFILE", system->file)->required()->type_name("");
+  system_verb
+      ->add_option("--system", system->base,
+                   "the system that has what the profile lacks")
+      ->required()
+      ->type_name("NAME|FILE");
+  system->files.AddTo(system_verb, "-o", "the system file to write",
+                      FileFormat::kTextProto);
+  system_verb->callback(
+      [action, system] { *action = [system] { return system->Run(); }; });
   AddCalibrateImport(verb, action);
 }
 

@@ -19,6 +19,7 @@
 #include "sim/config/config_fields.h"
 #include "sim/config/prepare.h"
 #include "sim/memory/activations.h"
+#include "sim/program/comm_calls.h"
 #include "sim/program/posted_steps.h"
 #include "sim/report/memory_report.h"
 #include "sim/schedule/text.h"
@@ -27,10 +28,13 @@
 namespace pipewright {
 namespace {
 
+constexpr int kMostRoom = 1 << 16;
+
 struct Check {
   ConfigOptions config;
   std::string file;
   std::string semantics = "buffered";
+  DeviceRoom room;  // of --semantics nccl
   bool json = false;
 
   absl::Status Run();
@@ -116,6 +120,18 @@ std::string CheckText(const Json& report) {
                         : "posted ahead",
                     "\n");
   }
+  const Json* const comms = report.find("communicators");
+  if (comms != nullptr && report["valid"].get<bool>()) {
+    absl::StrAppend(
+        &text, "with a communicator for each direction between two ranks (",
+        (*comms)["count"].get<int64_t>(), ", at most ",
+        (*comms)["most_on_a_rank"].get<int64_t>(),
+        " on a rank): no circle with ", (*comms)["queues"].get<int64_t>(),
+        " hardware queues and ", (*comms)["resident_kernels"].get<int64_t>(),
+        " resident kernels",
+        (*comms)["any_order"].get<bool>() ? ", whatever the order of issue\n"
+                                          : " in this order of issue\n");
+  }
   if (report.contains("steps")) AppendSteps(report, &text);
   if (report.contains("peak_activations")) {
     absl::StrAppend(
@@ -147,7 +163,7 @@ absl::StatusOr<Semantics> FindSemantics(const std::string& name) {
 
 // Passes come first: only then can transfers fit.
 absl::Status Verify(const ScheduleFile& file, Semantics semantics,
-                    Json* report) {
+                    const DeviceRoom& room, Json* report) {
   PW_RETURN_IF_ERROR(VerifyScheduleFile(file));
   const bool given = !file.steps.empty();
   const bool batched = !given && semantics == Semantics::kBatched;
@@ -174,6 +190,16 @@ absl::Status Verify(const ScheduleFile& file, Semantics semantics,
                                     : "posted-ahead";
   ProgressFacts facts;
   PW_RETURN_IF_ERROR(CheckProgress(file.schedule, steps, semantics, &facts));
+  if (semantics == Semantics::kNccl) {
+    const CommCalls calls = CallsOf(file.schedule, steps);
+    (*report)["communicators"] = {
+        {"count", static_cast<int64_t>(calls.comms.size())},
+        {"most_on_a_rank", calls.most_comms},
+        {"queues", room.queues},
+        {"resident_kernels", room.kernels},
+        {"any_order", room.HoldsAll(calls)}};
+    PW_RETURN_IF_ERROR(ProveCalls(calls, room));
+  }
   (*report)["steps"] = facts.steps;
   (*report)["held_sends"] = facts.held_sends;
   if (facts.held_sends > 0) {
@@ -272,7 +298,14 @@ absl::Status Check::Run() {
                     "buffered, rendezvous, nccl for a schedule that is never "
                     "flushed");
   }
-  absl::Status verdict = Verify(parsed, rule, &report);
+  const DeviceRoom usual;
+  if (rule != Semantics::kNccl &&
+      (room.queues != usual.queues || room.kernels != usual.kernels)) {
+    return BadValue("--queues, --resident-kernels",
+                    absl::StrCat("with --semantics ", semantics),
+                    "with --semantics nccl");
+  }
+  absl::Status verdict = Verify(parsed, rule, room, &report);
   report["valid"] = verdict.ok();
   if (verdict.ok()) {
     PW_RETURN_IF_ERROR(Fit(schedule, run_config, &report, &verdict));
@@ -303,6 +336,15 @@ void AddCheck(CLI::App* app, Action* action) {
           "passes, with receives posted ahead; batched: the same, and a pass "
           "waits for all batches before it (default: buffered)")
       ->type_name("RULE");
+  AddInteger(verb, "--queues", &check->room.queues, 1, kMostRoom,
+             "with --semantics nccl: hardware queues of a device that streams "
+             "share (CUDA_DEVICE_MAX_CONNECTIONS)")
+      ->type_name("N")
+      ->capture_default_str();
+  AddInteger(verb, "--resident-kernels", &check->room.kernels, 1, kMostRoom,
+             "with --semantics nccl: kernels that a device runs at a time")
+      ->type_name("N")
+      ->capture_default_str();
   verb->add_flag("--json", check->json, "one JSON object on standard output");
   verb->callback(
       [action, check] { *action = [check] { return check->Run(); }; });

@@ -10,12 +10,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "execute/report/execute_run.h"
 #include "execute/transport/nccl_transport.h"
-#include "execute/transport/socket_job.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
+#include "sim/cli/bootstrap.h"
 #include "sim/cli/verbs.h"
 #include "sim/profile/profile.h"
 #include "sim/report/svg.h"
@@ -25,38 +24,12 @@ namespace pipewright {
 namespace {
 
 constexpr int kMostSteps = 1000;
-// No process has more sockets than that.
-constexpr int kMostRanks = 1 << 16;
-
 // How the ranks come together: threads of this process, or processes that
 // mpirun or the user has started.
 struct JobOptions {
   std::string transport;  // "": as the process was started
-  std::string bootstrap;  // "": by MPI
-  int rank = -1;
-  int ranks = -1;
-  std::string listen;  // "": for this machine only
+  Bootstrap bootstrap;    // not given: by MPI
 };
-
-absl::StatusOr<std::unique_ptr<ProcessGroup>> JoinByFile(
-    const JobOptions& options, double timeout_s) {
-  absl::string_view path = options.bootstrap;
-  if (!absl::ConsumePrefix(&path, "file:") || path.empty()) {
-    return BadValue("--bootstrap", options.bootstrap, "file:PATH");
-  }
-  if (options.ranks < 1) {
-    return BadValue("--ranks", absl::StrCat(options.ranks), "1 or more");
-  }
-  if (options.rank < 0 || options.rank >= options.ranks) {
-    return BadValue("--rank", absl::StrCat(options.rank),
-                    absl::StrCat("0 to ", options.ranks - 1));
-  }
-  return CreateSocketJob({.path = std::string(path),
-                          .process = options.rank,
-                          .processes = options.ranks,
-                          .timeout_s = timeout_s,
-                          .listen = options.listen});
-}
 
 // An option with a value; `type` stands for it in --help.
 template <typename Value>
@@ -70,18 +43,7 @@ void AddJobOptions(CLI::App* verb, JobOptions* options) {
            "threads; mpi (under mpirun); sockets (--bootstrap); nccl: data "
            "between GPUs, one process each (default: as the process was "
            "started)");
-  AddValue(verb, "--bootstrap", &options->bootstrap, "file:PATH",
-           "processes find each other through this file instead of mpirun; all "
-           "of them must see it");
-  AddInteger(verb, "--rank", &options->rank, 0, kMostRanks - 1,
-             "with --bootstrap: number of this process, dp_rank * pp + rank")
-      ->type_name("R");
-  AddInteger(verb, "--ranks", &options->ranks, 1, kMostRanks,
-             "with --bootstrap: number of processes")
-      ->type_name("P");
-  AddValue(verb, "--listen", &options->listen, "INTERFACE",
-           "with --bootstrap: network interface, or its IPv4 address, at which "
-           "other machines reach this process (default: this machine only)");
+  options->bootstrap.AddTo(verb, "number of this process, dp_rank * pp + rank");
 }
 
 // Refuses options that do not go with the transport `name`.
@@ -113,7 +75,7 @@ absl::Status CheckTransport(const std::string& name, bool by_file, bool mpi,
 // for a transport or device that is not there.
 absl::StatusOr<ProcessJob> JoinJob(const JobOptions& options,
                                    const ExecuteRequest& request) {
-  const bool by_file = !options.bootstrap.empty();
+  const bool by_file = options.bootstrap.given();
   const bool mpi = ProcessGroup::Started() && !by_file;
   ProcessJob joined = {.name = options.transport};
   if (joined.name.empty()) {
@@ -125,11 +87,7 @@ absl::StatusOr<ProcessJob> JoinJob(const JobOptions& options,
   if (std::find(known.begin(), known.end(), joined.name) == known.end()) {
     return UnknownName("--transport", joined.name, known);
   }
-  if (!by_file &&
-      (options.rank >= 0 || options.ranks >= 0 || !options.listen.empty())) {
-    return BadValue("--rank, --ranks, --listen", "given",
-                    "together with --bootstrap file:PATH only");
-  }
+  PW_RETURN_IF_ERROR(options.bootstrap.Check());
   PW_RETURN_IF_ERROR(CheckTransport(joined.name, by_file, mpi, request.device));
   if (joined.name == kThreadsTransport) return joined;
   // Whatever else is wrong is said by one process, once all have come.
@@ -139,11 +97,11 @@ absl::StatusOr<ProcessJob> JoinJob(const JobOptions& options,
     PW_ASSIGN_OR_RETURN(joined.nccl, LoadNccl());
   }
   PW_ASSIGN_OR_RETURN(joined.job, by_file
-                                      ? JoinByFile(options, joined.timeout_s)
+                                      ? options.bootstrap.Join(joined.timeout_s)
                                       : ProcessGroup::Create());
   if (joined.nccl != nullptr) {
     PW_ASSIGN_OR_RETURN(joined.device_index,
-                        DeviceOfProcess(*joined.nccl, joined.job->process()));
+                        GpuOfProcess(*joined.nccl, joined.job->process()));
   }
   return joined;
 }

@@ -62,18 +62,6 @@ void AddCopies(const RunConfig& config, const PreparedProfile& profile,
   if (both < alone) paths->ShareBothWays(both);
 }
 
-// GPUs of the machine that the profile is of, as far as it shows: those that
-// transfers inside a node were measured between. A machine of one GPU is most
-// often a part of a node, with a part of its memory's bandwidth.
-double DevicesOf(const Profile& profile) {
-  int64_t devices = 1;
-  for (const TransferEntry& entry : profile.transfers) {
-    if (entry.transport != kNcclTransport || entry.nodes != 1) continue;
-    devices = std::max(devices, entry.ranks);
-  }
-  return static_cast<double>(devices);
-}
-
 // A cast to fp32 reads 2 bytes of a parameter and writes 4, as a copy of 3
 // does. [numerics, bytes]
 constexpr double kCastBytes = 2 + 4;
@@ -105,7 +93,7 @@ void TakeMeasuredHost(const RunConfig& config,
     *value = rate;
   };
   take(given.memory_bytes_per_s, "host memory bandwidth", "B/s",
-       measured.host_memory_bytes_per_s / DevicesOf(measured),
+       measured.host_memory_bytes_per_s / MeasuredDevices(measured),
        &host.bytes_per_s);
   const OptimizerEntry* step = nullptr;
   for (const OptimizerEntry& entry : measured.optimizers) {

@@ -245,6 +245,15 @@ TimesBySize TimesOfSends(const Profile& profile, int64_t nodes) {
   return times;
 }
 
+double MeasuredDevices(const Profile& profile) {
+  int64_t devices = 1;
+  for (const TransferEntry& entry : profile.transfers) {
+    if (entry.transport != kNcclTransport || entry.nodes != 1) continue;
+    devices = std::max(devices, entry.ranks);
+  }
+  return static_cast<double>(devices);
+}
+
 namespace {
 
 using Ranks = std::map<int64_t, TimesBySize>;

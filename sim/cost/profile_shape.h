@@ -90,6 +90,11 @@ TimesBySize TimesOfCopies(const Profile& profile, CopyDirection direction,
                           bool beside_opposite = false);
 TimesBySize TimesOfSends(const Profile& profile, int64_t nodes);
 
+// GPUs of the machine that the profile is of, as far as it shows: those that
+// transfers inside a node were measured between. A machine of one GPU is most
+// often a part of a node, with a part of its memory's bandwidth.
+double MeasuredDevices(const Profile& profile);
+
 // Bytes that leave each rank of a ring: over the time, the bus bandwidth of
 // nccl-tests (doc/PERFORMANCE.md), which does not depend on the ranks.
 double BusBytes(const TransferEntry& entry);

@@ -52,6 +52,18 @@ PathLine LineOf(const TimesBySize& seconds) {
   return {0, most / most_s};
 }
 
+PathShare ShareOf(const Cluster& cluster, PathEnds ends) {
+  PathShare share;
+  for (const LinkId link : RouteWith(cluster, ends)) {
+    if (IsOf(cluster.links()[link], ends)) {
+      ++share.own;
+    } else {
+      share.others_s += cluster.links()[link].latency_s;
+    }
+  }
+  return share;
+}
+
 void MeasuredPaths::Add(PathEnds ends, TimesBySize seconds) {
   paths_[static_cast<int>(ends)].seconds = std::move(seconds);
 }
@@ -67,23 +79,15 @@ void MeasuredPaths::SetLinks(Cluster* cluster) {
   for (int number = 0; number < kNumPathEnds; ++number) {
     Path& path = paths_[number];
     const auto ends = static_cast<PathEnds>(number);
-    const std::vector<LinkId> route = RouteWith(*cluster, ends);
-    if (route.empty()) path.seconds.clear();
+    if (RouteWith(*cluster, ends).empty()) path.seconds.clear();
     if (path.seconds.empty()) continue;
     const PathLine line = LineOf(path.seconds);
-    double own = 0;  // links of the route that are measured
-    double others_s = 0;
-    for (const LinkId link : route) {
-      if (IsOf(links[link], ends)) {
-        ++own;
-      } else {
-        others_s += links[link].latency_s;
-      }
-    }
-    for (LinkId link = 0; own > 0 && link < num_links; ++link) {
+    const PathShare share = ShareOf(*cluster, ends);
+    for (LinkId link = 0; share.own > 0 && link < num_links; ++link) {
       if (!IsOf(links[link], ends)) continue;
-      cluster->SetLink(link, line.bytes_per_s,
-                       std::max(0.0, line.latency_s - others_s) / own);
+      cluster->SetLink(
+          link, line.bytes_per_s,
+          std::max(0.0, line.latency_s - share.others_s) / share.own);
     }
   }
   for (LinkId link = 0; both_ways_ > 0 && link < num_links; ++link) {

@@ -27,6 +27,14 @@ PathLine LineOf(const TimesBySize& seconds);
 // The first route with such ends; empty where there is none.
 std::vector<LinkId> RouteWith(const Cluster& cluster, PathEnds ends);
 
+// The links of a route that a measurement of such paths is of, and what the
+// others of it take.
+struct PathShare {
+  int own = 0;
+  double others_s = 0;
+};
+PathShare ShareOf(const Cluster& cluster, PathEnds ends);
+
 class MeasuredPaths {
  public:
   // `seconds` of paths with such ends; not empty.

@@ -4,6 +4,7 @@
 // of nodes: that is the run's.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,26 @@ absl::StatusOr<ShapeParams> ParseSystem(absl::string_view textproto,
 
 // A shipped system, one node. Error: kInvalidArgument with the nearest name.
 absl::StatusOr<ShapeParams> FindSystem(absl::string_view name);
+
+// The text of a shipped system. Error as FindSystem's.
+absl::StatusOr<std::string> SystemText(absl::string_view name);
+
+// What stands in place of a system's own numbers; their `source` says where
+// they are from. Null: what the system has.
+struct SystemNumbers {
+  std::string name;
+  std::string summary;
+  std::string device_name;
+  std::optional<LinkClass> nvlink;
+  std::optional<LinkClass> nic;
+  std::optional<LinkClass> pcie;
+  std::optional<double> host_bytes_per_s;  // one device's share
+  std::string host_source;
+};
+// The system with these numbers, as text. Errors as ParseSystem's.
+absl::StatusOr<std::string> SystemTextWith(absl::string_view textproto,
+                                           absl::string_view source_name,
+                                           const SystemNumbers& numbers);
 
 // The shipped systems, sorted.
 std::vector<std::string> SystemNames();

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/names.h"
 #include "sim/base/quantity.h"
@@ -232,11 +233,53 @@ absl::StatusOr<ShapeParams> ParseSystem(absl::string_view textproto,
   return Reader(source_name, tree).Read(system);
 }
 
-absl::StatusOr<ShapeParams> FindSystem(absl::string_view name) {
+absl::StatusOr<std::string> SystemText(absl::string_view name) {
   for (const auto& [file, content] : EmbeddedSystems()) {
-    if (file == name) return ParseSystem(content, file);
+    if (file == name) return content;
   }
   return UnknownName("system", name, SystemNames());
+}
+
+absl::StatusOr<ShapeParams> FindSystem(absl::string_view name) {
+  PW_ASSIGN_OR_RETURN(const std::string text, SystemText(name));
+  return ParseSystem(text, name);
+}
+
+absl::StatusOr<std::string> SystemTextWith(absl::string_view textproto,
+                                           absl::string_view source_name,
+                                           const SystemNumbers& numbers) {
+  PW_RETURN_IF_ERROR(ParseSystem(textproto, source_name).status());
+  proto::System system;
+  TextFormat::ParseInfoTree tree;
+  PW_RETURN_IF_ERROR(ParseTextProto(textproto, source_name, &system, &tree));
+  system.set_name(numbers.name);
+  system.set_summary(numbers.summary);
+  system.set_device_name(numbers.device_name);
+  // As many digits as a measurement has, and some.
+  const auto rate = [](double bytes_per_s) {
+    return absl::StrFormat("%.9gGBps", bytes_per_s / 1e9);
+  };
+  const auto put = [&](const LinkClass& link, proto::SourcedLink* into) {
+    into->mutable_bandwidth()->set_value(rate(link.bytes_per_s));
+    into->mutable_bandwidth()->set_source(link.source);
+    into->mutable_latency()->set_value(
+        absl::StrFormat("%.9gus", link.latency_s * 1e6));
+    into->mutable_latency()->set_source(link.source);
+  };
+  if (numbers.nvlink) put(*numbers.nvlink, system.mutable_nvlink());
+  if (numbers.nic) put(*numbers.nic, system.mutable_nic());
+  if (numbers.pcie) put(*numbers.pcie, system.mutable_pcie());
+  if (numbers.host_bytes_per_s) {
+    proto::SourcedQuantity* const host = system.mutable_host_memory_bandwidth();
+    host->set_value(rate(*numbers.host_bytes_per_s));
+    host->set_source(numbers.host_source);
+  }
+  std::string text;
+  TextFormat::PrintToString(system, &text);
+  return absl::StrCat(
+      "# proto-file: sim/proto/system.proto\n"
+      "# proto-message: pipewright.proto.System\n",
+      text);
 }
 
 std::vector<std::string> SystemNames() {

@@ -222,6 +222,48 @@ TEST_CASE("cli: check takes the semantics that it checks", "[cli]") {
   }
 }
 
+TEST_CASE("cli: check proves calls on communicators for a device's room",
+          "[cli]") {
+  const TemporaryFolder folder;
+  // As a batch between two passes it ends; one by one both send first.
+  const std::string file =
+      folder.Write("crossed.csv",
+                   "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
+                   "1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1\n");
+  const auto check = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"check", file});
+    return RunBinary(words);
+  };
+  const BinaryResult proven = check({"--semantics", "nccl"});
+  INFO(proven.out << proven.err);
+  CHECK(proven.exit_code == 0);
+  CHECK(
+      absl::StrContains(proven.out,
+                        "(2, at most 2 on a rank): no circle with 32 hardware "
+                        "queues and 128 resident kernels, whatever"));
+  for (const char* const flag : {"--queues", "--resident-kernels"}) {
+    const BinaryResult circle = check({"--semantics", "nccl", flag, "1"});
+    INFO(circle.out << circle.err);
+    CHECK(circle.exit_code == 4);
+    CHECK(absl::StrContains(circle.err, "in a circle"));
+    CHECK(absl::StrContains(circle.out, "but deadlocks with nccl transfers"));
+    CHECK(check({flag, "1"}).exit_code == 2);
+  }
+  // Posted ahead there is one order that all ranks keep.
+  const std::string ahead = folder.Path("1f1b.pws");
+  REQUIRE(RunBinary({"schedule", "1f1b", "--pp", "4", "--microbatches", "8",
+                     "-o", ahead})
+              .exit_code == 0);
+  const BinaryResult narrow = RunBinary(
+      {"check", ahead, "--semantics", "nccl", "--queues", "1", "--json"});
+  CHECK(narrow.exit_code == 0);
+  const Json room = Json::parse(narrow.out)["communicators"];
+  CHECK(room["count"] == 6);
+  CHECK(room["most_on_a_rank"] == 4);
+  CHECK(room["queues"] == 1);
+  CHECK(room["any_order"] == false);
+}
+
 // What ends with NCCL ends in batches, in `check` and in both engines.
 TEST_CASE("cli: check and simulate agree on batches over chunks", "[cli]") {
   const TemporaryFolder folder;

@@ -37,3 +37,12 @@ done
 grep -Eq 'send_recv .*2 ranks nccl.* [1-9][0-9.]* [mu]s' <<< "$shown" ||
   fail "no time of send_recv in
 $shown"
+
+# A system of it, and a step on that system.
+system=${profile%.txtpb}.textproto
+"$pipewright" calibrate system "$profile" --system dgx-h100 -o "$system"
+"$pipewright" simulate --system "$system" --schedule 1f1b --pp 2 \
+  --microbatches 2 --forward 1ms --backward 2ms --hop-bytes 64MiB --json |
+  grep -q '"iteration_s"' || fail "no step on $system"
+grep -q 'fit of latency + bytes / bandwidth to 3 times of send_recv in a node' \
+  "$system" || fail "no link of send_recv in $system"

@@ -4,7 +4,7 @@
 #
 #   BUILD   folder of the build of tests/emulation
 #   HOW     one: calibrate/gpu_run.sh with one GPU; several: with four;
-#           slurm: calibrate/slurm_run.sh on two machines of two GPUs
+#           slurm: calibrate/slurm_run.sh on two machines of four GPUs
 #
 # The program is the ordinary one. In front of it stands a script that shortens
 # `calibrate`, whose times mean nothing here, and lets `execute` train a smaller
@@ -33,11 +33,11 @@ ln -s "$build/libraries" "$work/toolkit/lib64"
 ln -s "$build/backend/libpipewright_cuda.so" "$tree/"
 ln -s "$nccl" "$tree/libpipewright_nccl.so"
 modules=$(dirname "$pipewright")
-for module in mpi onednn simgrid; do
+for module in onednn simgrid; do
   [[ ! -e $modules/libpipewright_$module.so ]] ||
     ln -s "$modules/libpipewright_$module.so" "$tree/"
 done
-# Eight layers, so that two stages of each of four ranks have one.
+# As many layers as stages.
 sed 's/"num_hidden_layers":4/"num_hidden_layers":8/' "$here/tiny.json" \
   > "$work/tiny.json"
 {
@@ -86,7 +86,11 @@ cd "$root" || exit 2
 case $how in
   one | several)
     devices=1
-    if [[ $how == several ]]; then devices=4; fi
+    if [[ $how == several ]]; then
+      devices=4
+      # In a shell that srun has started.
+      export SLURM_PROCID=0 SLURM_LOCALID=0
+    fi
     EMULATION_DEVICES=$devices calibrate/gpu_run.sh --build "$tree" \
       --out "$work/out" --work "$work/work" \
       --limit 500 > "$work/log" 2>&1 || fail "gpu_run.sh: exit $?"
@@ -101,15 +105,18 @@ case $how in
     fi
     ;;
   slurm)
-    export SLURM_NTASKS=4 SLURM_JOB_NUM_NODES=2 SLURM_JOB_NODELIST='here[1-2]'
+    export SLURM_NTASKS=8 SLURM_JOB_NUM_NODES=2 SLURM_JOB_NODELIST='here[1-2]'
     EMULATION_DEVICES=4 SLURM_SUBMIT_DIR=$root calibrate/slurm_run.sh \
       --build "$tree" --out "$work/out" \
       --limit 500 > "$work/log" 2>&1 || fail "slurm_run.sh: exit $?"
-    wanted=('2 nodes, 4 tasks' '^nodes .* ok$' '^execute-1f1b .* ok$'
-      '^execute-zb-h1 .* ok$' '^execute-1f1b-ddp .* ok$')
-    if [[ -e $tree/libpipewright_mpi.so ]]; then
-      wanted+=('^calibrate-.* ok$')
-    fi
+    wanted=('2 nodes, 8 tasks' '^nodes .* ok$' '^execute-1f1b .* ok$'
+      '^execute-zb-h1 .* ok$' '^execute-1f1b-ddp .* ok$' '^calibrate-.* ok$'
+      '[1-9][0-9]* transfers over NCCL')
+    # Among two, and among all on both machines.
+    for nodes in 1 2; do
+      grep -q "nodes: $nodes\$" "$work/out/gpt-tiny.txtpb" ||
+        fail "no transfers between GPUs of $nodes machines"
+    done
     ;;
   *) fail "no way $how" ;;
 esac

@@ -124,6 +124,30 @@ TEST_CASE("sockets: options that do not go together", "[execute][sockets]") {
   }
 }
 
+TEST_CASE("sockets: options of calibrate that do not fit", "[cli]") {
+  const std::vector<std::string> job = {
+      "--bootstrap", "file:/tmp/job", "--rank", "2", "--ranks", "2"};
+  const struct {
+    std::vector<std::string> options;
+    const char* text;
+  } rows[] = {
+      {{}, "with --device cpu is not allowed; allowed: --device cuda"},
+      {{"--device", "cuda", "--transport", "threads"},
+       "threads with --bootstrap is not allowed; allowed: nccl"},
+      {{"--device", "cuda"}, "--rank: 2 is not allowed; allowed: 0 to"}};
+  for (const auto& [options, text] : rows) {
+    std::vector<std::string> words = {"calibrate", "--model", "gpt-tiny"};
+    words.insert(words.end(), job.begin(), job.end());
+    words.insert(words.end(), options.begin(), options.end());
+    const testing::BinaryResult result = testing::RunBinary(words);
+    INFO(result.err);
+    CHECK(result.exit_code == 2);
+    CHECK(absl::StrContains(result.err, text));
+  }
+  CHECK(testing::RunBinary({"calibrate", "--model", "gpt-tiny", "--ranks", "2"})
+            .exit_code == 2);
+}
+
 TEST_CASE("sockets: the wrong number of processes is a wrong use",
           "[execute][sockets]") {
   ExecuteJob job(3, SmallRun({"--pp", "2"}));

@@ -61,6 +61,8 @@ struct PlanCounts {
   int64_t refused = 0;
   int64_t tried = 0;  // were prepared, some for what they are without copies
   int64_t plain = 0;  // were prepared before, among plain points
+  // Nobody knows, since the search was cut; those pruned by bound are in it.
+  int64_t left = 0;
   std::map<std::string, int64_t> reasons;  // why points were refused
 };
 
@@ -98,7 +100,8 @@ struct PlanOutcome {
   std::vector<PlanResult> front;  // throughput against memory, fastest first
   std::optional<PlanResult> simplest;  // best of the plain points
   PlanCut cut = PlanCut::kNone;
-  std::string command;  // that searches on after a cut
+  bool is_whole = true;  // false: cut before all were looked at
+  std::string command;   // that searches on after a cut
   // After a cut: score below which nothing is left, if that is known.
   std::optional<double> left;
   // The winner's run again: of engine fast, with its interval.

@@ -189,7 +189,7 @@ std::string CutText(const PlanOutcome& outcome) {
         &out, ": no layout that is left takes less than ",
         LeftText(*outcome.space, *outcome.left,
                  outcome.ranked.empty() ? nullptr : &outcome.ranked[0]));
-  } else if (outcome.counts.simulated == 0) {
+  } else if (!outcome.is_whole) {
     absl::StrAppend(&out,
                     ": too early for a bound on what is left, plain layouts "
                     "alone were looked at");
@@ -219,12 +219,14 @@ std::string CountsText(const PlanCounts& counts) {
   std::string out = absl::StrFormat(
       "legal              %d\n"
       "pruned by memory   %d\n"
-      "pruned by bound    %d\n"
+      "%s %d\n"
       "the same as others %d\n"
       "offload not needed %d\n"
       "simulated          %d\n"
       "refused            %d\n",
-      counts.legal, counts.memory, counts.bound, counts.same, counts.dominated,
+      counts.legal, counts.memory,
+      counts.left > 0 ? "not looked at     " : "pruned by bound   ",
+      counts.left + counts.bound, counts.same, counts.dominated,
       counts.simulated, counts.refused);
   for (const auto& [reason, count] : counts.reasons) {
     absl::StrAppendFormat(&out, "  %d times: %s\n", count, reason);
@@ -279,6 +281,7 @@ Json CountsToJson(const PlanCounts& counts) {
   return {{"legal", counts.legal},
           {"pruned_by_memory", counts.memory},
           {"pruned_by_bound", counts.bound},
+          {"not_looked_at", counts.left},
           {"same_as_others", counts.same},
           {"offload_not_needed", counts.dominated},
           {"simulated", counts.simulated},

@@ -100,13 +100,18 @@ void PlanSearch::Report() const {
                      plain_ == nullptr ? std::optional<double>() : left_});
 }
 
+void PlanSearch::CutHere(PlanCut cut) {
+  outcome_.cut = cut;
+  outcome_.is_whole = false;
+  outcome_.left = left_;
+}
+
 void PlanSearch::Explore() {
   constexpr double kNone = std::numeric_limits<double>::infinity();
   while (true) {
     // What was stopped has not put back what it took.
     if (MustStop()) {
-      outcome_.cut = options_.stops();
-      outcome_.left = left_;
+      CutHere(options_.stops());
       return;
     }
     const double group_s =
@@ -122,8 +127,7 @@ void PlanSearch::Explore() {
     if (std::isinf(least_s) || IsOut(least_s)) return;
     Report();
     if (IsSpent()) {
-      outcome_.cut = PlanCut::kCandidates;
-      outcome_.left = left_;
+      CutHere(PlanCut::kCandidates);
       return;
     }
     if (least_s == group_s) {
@@ -562,8 +566,9 @@ void PlanSearch::Close() {
       results_.begin(), fast);
   SortPlans(FastScore, fast, results_.end());
   PlanCounts& counts = outcome_.counts;
-  counts.bound = counts.legal - counts.memory - counts.same - counts.dominated -
-                 counts.simulated - counts.refused;
+  int64_t& others = outcome_.is_whole ? counts.bound : counts.left;
+  others = counts.legal - counts.memory - counts.same - counts.dominated -
+           counts.simulated - counts.refused;
   for (PlanResult& result : results_) {
     const auto same = same_.find(result.order / kOrders);
     if (result.order >= 0 && same != same_.end()) {

@@ -111,6 +111,7 @@ class PlanSearch {
 
   // Until every group and point that is left is out, or the search is cut.
   void Explore();
+  void CutHere(PlanCut cut);
   // Leaves out groups that run the same passes as one that was opened.
   void DropSame(std::vector<const OpenGroup*>* batch);
   // Points of groups whose own bounds do not keep them out.

@@ -16,6 +16,7 @@
 #include "sim/base/error_parts.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
+#include "sim/cli/plan_watch.h"
 #include "sim/cli/verbs.h"
 #include "sim/engine/simgrid_engine.h"
 #include "sim/foreign/foreign_args.h"
@@ -40,10 +41,17 @@ struct PlanVerb {
   int workers = 0;
   int most_confirmed = PlanOptions().most_confirmed;
   bool no_confirm = false;
+  int top = PlanOptions().top;
+  int64_t most_candidates = 0;
+  std::string time;  // that it may take; "": as long as it takes
+  std::string progress = "line";
   std::string emit;
   const EmitTarget* target = nullptr;  // of `emit`
 
   absl::StatusOr<PlanRequest> Request();
+  absl::StatusOr<PlanOptions> Options() const;
+  absl::StatusOr<PlanOutcome> Search(const PlanRequest& request,
+                                     RunContext* context) const;
   std::string OrderFile() const;
   absl::Status Emit(const PlanOutcome& outcome, RunContext* context);
   absl::Status EmitPoint(RunConfig best, RunContext* context);
@@ -408,6 +416,51 @@ std::string PlanVerb::OrderFile() const {
       absl::StripSuffix(files.path("--emit-file"), target->ending), ".csv");
 }
 
+absl::StatusOr<PlanOptions> PlanVerb::Options() const {
+  PlanOptions options;
+  options.workers =
+      workers > 0
+          ? workers
+          : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  options.most_confirmed = most_confirmed;
+  options.confirm = !no_confirm;
+  options.top = top;
+  options.most_tried = most_candidates;
+  if (options.confirm) {
+    const absl::Status starts = SimgridStarts();
+    if (!starts.ok()) {
+      return Reworded(starts, absl::StrCat(starts.message(),
+                                           "; --no-confirm plans without it"));
+    }
+  }
+  return options;
+}
+
+absl::StatusOr<PlanOutcome> PlanVerb::Search(const PlanRequest& request,
+                                             RunContext* context) const {
+  PW_ASSIGN_OR_RETURN(PlanOptions options, Options());
+  double most_s = 0;
+  if (!time.empty()) {
+    const absl::StatusOr<double> seconds = ParseQuantity(time, Unit::kTime);
+    PW_RETURN_IF_ERROR(Prefix("--time", seconds.status()));
+    if (*seconds <= 0) return BadValue("--time", time, "more than 0s");
+    most_s = *seconds;
+  }
+  PlanProgressForm form = PlanProgressForm::kLine;
+  if (progress == "json") {
+    form = PlanProgressForm::kJson;
+  } else if (progress == "none") {
+    form = PlanProgressForm::kNone;
+  } else if (progress != "line") {
+    return BadValue("--progress", progress, "line, json, none");
+  }
+  PlanWatch watch(form, most_s);
+  watch.AddTo(&options);
+  PW_ASSIGN_OR_RETURN(PlanOutcome outcome, MakePlan(request, options, context));
+  outcome.command = CommandLine();
+  return outcome;
+}
+
 absl::Status PlanVerb::Run() {
   if (!emit.empty()) {
     PW_ASSIGN_OR_RETURN(target, TargetOf(emit, files.path("--emit-file")));
@@ -430,25 +483,14 @@ absl::Status PlanVerb::Run() {
   if (files.wanted("--emit-schedule") && !emits) {
     return MissingValue("--emit", "with --emit-schedule");
   }
-  PlanOptions options;
-  options.workers =
-      workers > 0
-          ? workers
-          : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  options.most_confirmed = most_confirmed;
-  options.confirm = !no_confirm;
-  if (options.confirm) {
-    const absl::Status starts = SimgridStarts();
-    if (!starts.ok()) {
-      return Reworded(starts, absl::StrCat(starts.message(),
-                                           "; --no-confirm plans without it"));
-    }
-  }
   RunContext context;
-  PW_ASSIGN_OR_RETURN(const PlanOutcome outcome,
-                      MakePlan(request, options, &context));
+  PW_ASSIGN_OR_RETURN(const PlanOutcome outcome, Search(request, &context));
   if (!files.json()) PrintWarnings(outcome.warnings);
-  const absl::Status verdict = PlanVerdict(outcome);
+  absl::Status verdict = PlanVerdict(outcome);
+  if (verdict.ok() && outcome.cut == PlanCut::kSignal) {
+    verdict = absl::CancelledError(
+        "stopped by a signal; the report has the best that was found");
+  }
   if (verdict.code() == absl::StatusCode::kInvalidArgument) return verdict;
   files.Put("-o", files.json() ? absl::StrCat(PlanToJson(outcome), "\n")
                                : PlanToText(outcome));
@@ -483,6 +525,21 @@ void AddPlan(CLI::App* app, Action* action) {
              "runs on simgrid with 3 % jitter at most; 0: as many as it takes")
       ->type_name("N");
   verb->add_flag("--no-confirm", plan->no_confirm, "none of these runs");
+  AddInteger(verb, "--top", &plan->top, 1, 100000,
+             "rows of the list, the best of the whole space")
+      ->type_name("N")
+      ->capture_default_str();
+  verb->add_option("--time", plan->time,
+                   "end after that long with the best so far, as Ctrl-C does")
+      ->type_name("TIME");
+  AddInteger(verb, "--max-candidates", &plan->most_candidates, 1, 1000000000,
+             "the same after so many candidates, wherever it runs")
+      ->type_name("N");
+  verb->add_option("--progress", plan->progress,
+                   "the best so far on standard error: as a line of a terminal "
+                   "(line), as lines of JSON (json), or none")
+      ->type_name("FORM")
+      ->capture_default_str();
   plan->files.AddReport(verb, "the plan");
   verb->add_option("--emit", plan->emit,
                    "the best as a file of: megatron, bridge, torchtitan, "

@@ -1,5 +1,6 @@
 #include "sim/cli/progress_bar.h"
 
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -16,7 +17,7 @@ namespace pipewright {
 namespace {
 
 constexpr std::chrono::milliseconds kBeforeBar(2000);
-constexpr std::chrono::milliseconds kBetweenBars(100);
+constexpr std::chrono::milliseconds kBetweenLines(100);
 constexpr int kBarWidth = 30;
 
 bool IsTerminal(int file) {
@@ -38,7 +39,8 @@ void WriteToError(const std::string& text) {
 
 }  // namespace
 
-ProgressBar::ProgressBar() : begin_(Clock::now()), next_(begin_ + kBeforeBar) {
+TerminalLine::TerminalLine(std::chrono::milliseconds wait)
+    : next_(Clock::now() + wait) {
   if (!IsTerminal(STDERR_FILENO)) return;
   void* const page =
       ::mmap(nullptr, sizeof(std::atomic<bool>), PROT_READ | PROT_WRITE,
@@ -46,10 +48,28 @@ ProgressBar::ProgressBar() : begin_(Clock::now()), next_(begin_ + kBeforeBar) {
   if (page != MAP_FAILED) drawn_ = new (page) std::atomic<bool>(false);
 }
 
-ProgressBar::~ProgressBar() {
+TerminalLine::~TerminalLine() {
   Wipe();
   if (drawn_ != nullptr) ::munmap(drawn_, sizeof(std::atomic<bool>));
 }
+
+void TerminalLine::Draw(const std::string& text) {
+  if (drawn_ == nullptr) return;
+  next_ = Clock::now() + kBetweenLines;
+  *drawn_ = true;
+  winsize size{};
+  const bool known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0;
+  // A line that is broken cannot be wiped.
+  const size_t most = known && size.ws_col > 1 ? size.ws_col - 1 : 79;
+  WriteToError("\r\x1b[K" + text.substr(0, most));
+}
+
+void TerminalLine::Wipe() {
+  if (drawn_ == nullptr || !drawn_->exchange(false)) return;
+  WriteToError("\r\x1b[K");
+}
+
+ProgressBar::ProgressBar() : begin_(Clock::now()), line_(kBeforeBar) {}
 
 std::string ProgressBar::Line(double part, double elapsed_s) {
   part = std::clamp(part, 0.0, 1.0);
@@ -67,19 +87,10 @@ std::string ProgressBar::Line(double part, double elapsed_s) {
 }
 
 void ProgressBar::At(double part) {
-  if (drawn_ == nullptr) return;
-  if (part >= 1) return Wipe();
-  const Clock::time_point now = Clock::now();
-  if (now < next_) return;
-  next_ = now + kBetweenBars;
-  *drawn_ = true;
-  const std::chrono::duration<double> elapsed = now - begin_;
-  WriteToError("\r\x1b[K" + Line(part, elapsed.count()));
-}
-
-void ProgressBar::Wipe() {
-  if (drawn_ == nullptr || !drawn_->exchange(false)) return;
-  WriteToError("\r\x1b[K");
+  if (part >= 1) return line_.Wipe();
+  if (!line_.IsDue()) return;
+  const std::chrono::duration<double> elapsed = Clock::now() - begin_;
+  line_.Draw(Line(part, elapsed.count()));
 }
 
 }  // namespace pipewright

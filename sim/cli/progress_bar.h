@@ -1,7 +1,7 @@
-// A line on a terminal that says how far a long run is and what it will still
-// take. Nothing where the file is no terminal, where TERM is "dumb", or before
-// two seconds are over; it wipes itself out at the end, also where a forked
-// child has drawn it and died.
+// A line on a terminal that is drawn over and over, and one that says how far a
+// long run is and what it will still take. Nothing where standard error is no
+// terminal or where TERM is "dumb"; it wipes itself out at the end, also where
+// a forked child has drawn it and died.
 #pragma once
 
 #include <atomic>
@@ -12,13 +12,29 @@
 
 namespace pipewright {
 
+class TerminalLine {
+ public:
+  // `wait`: before it is drawn first.
+  explicit TerminalLine(std::chrono::milliseconds wait);
+  ~TerminalLine();
+  TerminalLine(const TerminalLine&) = delete;
+  TerminalLine& operator=(const TerminalLine&) = delete;
+  // Is it time to draw? At most ten times a second.
+  bool IsDue() const { return drawn_ != nullptr && Clock::now() >= next_; }
+  // As much of it as the terminal is wide.
+  void Draw(const std::string& text);
+  void Wipe();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point next_;
+  std::atomic<bool>* drawn_ = nullptr;  // children share it; null: not shown
+};
+
 class ProgressBar : public Progress {
  public:
-  // Draws on standard error.
+  // Draws on standard error, two seconds from now on.
   ProgressBar();
-  ~ProgressBar() override;
-  ProgressBar(const ProgressBar&) = delete;
-  ProgressBar& operator=(const ProgressBar&) = delete;
   void At(double part) override;
 
   // "[#####.....] 50 %, about 3 s left", without an end of line.
@@ -26,11 +42,8 @@ class ProgressBar : public Progress {
 
  private:
   using Clock = std::chrono::steady_clock;
-  void Wipe();
-
   const Clock::time_point begin_;
-  Clock::time_point next_;              // when it is drawn again
-  std::atomic<bool>* drawn_ = nullptr;  // children share it; null: not shown
+  TerminalLine line_;
 };
 
 }  // namespace pipewright

@@ -1,9 +1,8 @@
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -16,6 +15,8 @@
 #include "sim/base/error_parts.h"
 #include "sim/base/input.h"
 #include "sim/base/status.h"
+#include "sim/cli/progress_bar.h"
+#include "sim/cli/stop_signals.h"
 #include "sim/cli/sweep_mpi.h"
 #include "sim/cli/sweep_verb.h"
 #include "sim/cli/verbs.h"
@@ -27,49 +28,17 @@ namespace {
 constexpr int kMostWorkers = 4096;
 constexpr double kMostTimeout = 1e6;
 
-volatile sig_atomic_t stop_signal = 0;
-
-void TakeStop(int signal) { stop_signal = signal; }
-
-// Ctrl-C and SIGTERM end a sweep in good order while this lives; a limit of
-// the size of files is an error of the write, not of the process.
-class StopSignals {
- public:
-  StopSignals() {
-    stop_signal = 0;
-    struct sigaction take {};
-    take.sa_handler = &TakeStop;
-    ::sigaction(SIGINT, &take, &old_[0]);
-    ::sigaction(SIGTERM, &take, &old_[1]);
-    struct sigaction ignore {};
-    ignore.sa_handler = SIG_IGN;
-    ::sigaction(SIGXFSZ, &ignore, &old_[2]);
-  }
-  ~StopSignals() {
-    ::sigaction(SIGINT, &old_[0], nullptr);
-    ::sigaction(SIGTERM, &old_[1], nullptr);
-    ::sigaction(SIGXFSZ, &old_[2], nullptr);
-  }
-  StopSignals(const StopSignals&) = delete;
-
- private:
-  struct sigaction old_[3];
-};
-
 // With rate and remaining time, on a terminal only.
 class ProgressLine {
  public:
-  explicit ProgressLine(int64_t points)
-      : shows_(::isatty(STDERR_FILENO) == 1), points_(points) {}
+  explicit ProgressLine(int64_t points) : points_(points) {}
   void Show(const SweepCounts& counts) {
-    if (!shows_) return;
-    timespec now{};
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    const double now_s = static_cast<double>(now.tv_sec) + 1e-9 * now.tv_nsec;
-    if (start_s_ == 0) start_s_ = now_s;
-    const double passed_s = now_s - start_s_;
-    const double rate =
-        passed_s > 0 ? static_cast<double>(counts.now()) / passed_s : 0;
+    if (!line_.IsDue()) return;
+    const std::chrono::duration<double> passed =
+        std::chrono::steady_clock::now() - start_;
+    const double rate = passed.count() > 0
+                            ? static_cast<double>(counts.now()) / passed.count()
+                            : 0;
     const int64_t done = counts.now() + counts.earlier;
     std::string left = "?";
     if (rate > 0) {
@@ -78,21 +47,15 @@ class ProgressLine {
       left = absl::StrFormat("%d:%02d:%02d", seconds / 3600, seconds / 60 % 60,
                              seconds % 60);
     }
-    std::fprintf(stderr, "\r%s",
-                 absl::StrFormat("%d of %d points, %.0f/s, %s left   ", done,
-                                 points_, rate, left)
-                     .c_str());
-    shown_ = true;
-  }
-  ~ProgressLine() {
-    if (shown_) std::fputs("\n", stderr);
+    line_.Draw(absl::StrFormat("%d of %d points, %.0f/s, %s left", done,
+                               points_, rate, left));
   }
 
  private:
-  const bool shows_;
   const int64_t points_;
-  double start_s_ = 0;
-  bool shown_ = false;
+  const std::chrono::steady_clock::time_point start_ =
+      std::chrono::steady_clock::now();
+  TerminalLine line_{std::chrono::milliseconds(0)};
 };
 
 absl::Status TakeFilters(const std::vector<std::string>& filters,
@@ -200,7 +163,7 @@ absl::StatusOr<SweepCounts> SweepVerb::RunPoints(const SweepPoints& points,
   ProgressLine line(all);
   return RunSweep(
       points, store, evaluator,
-      {.stops = [] { return stop_signal != 0; },
+      {.stops = StopSignals::Taken,
        .progress = [&](const SweepCounts& counts) { line.Show(counts); },
        .walked = [&](const PointHash& hash) { walked.push_back(hash); }});
 }
@@ -222,7 +185,7 @@ absl::Status SweepVerb::Run() {
   if (dry_run) return DryRun(points);
   // Every point would fail for want of it.
   if (!IsFast(points)) PW_RETURN_IF_ERROR(SimgridStarts());
-  const StopSignals signals;
+  const StopSignals signals(StopSignals::Second::kNothing);
   const PoolOptions options = {.workers = workers,
                                .threads = IsFast(points),
                                .timeout_s = timeout_s,

@@ -92,15 +92,6 @@ absl::StatusOr<StageLayout> Balanced(const RunConfig& config,
                         });
 }
 
-// A device's bytes over a ring of all that hold the same parameters that cost
-// what the gradients of experts cost on the ring of those that share them.
-double ExpertShare(const TrainingSpec& training) {
-  const double holders = training.shards();
-  const double shared = training.expert_shards();
-  if (holders <= 1) return 1;
-  return (1 - 1 / shared) / (1 - 1 / holders);
-}
-
 // Memory of weights that are gathered layer by layer.
 void TakeShardedLayers(const RunConfig& config, TrainingSpec* training) {
   const StrategyChoice& strategy = config.strategy;
@@ -290,7 +281,7 @@ namespace {
 std::vector<double> ParametersOfStages(
     const PreparedModel& model, bool frozen_too,
     const std::function<double(const ModelOp&)>& weigh) {
-  const double expert_share = ExpertShare(model.training);
+  const double expert_share = model.training.expert_share();
   const std::set<int> has_table =
       RanksWithTable(model.layout, model.rank_of_stage);
   std::vector<double> parameters;

@@ -189,6 +189,12 @@ struct TrainingSpec {
   int expert_shards() const {
     return std::max(1, shards() * tp / (ep * etp()));
   }
+  // Part of an expert's bytes that a ring of all shards() takes as long for as
+  // one of those that share the expert for all of them.
+  double expert_share() const {
+    return shards() <= 1 ? 1
+                         : (1 - 1.0 / expert_shards()) / (1 - 1.0 / shards());
+  }
   // Tensor parallelism of experts.
   int etp() const { return execution.etp > 0 ? execution.etp : tp; }
   // Tokens of one slice of a microbatch on one device, before tp.

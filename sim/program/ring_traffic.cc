@@ -78,9 +78,12 @@ RingTraffic RingTrafficOf(const Cluster& cluster,
 std::shared_ptr<const RingTraffic> KnownRingTraffic(
     const std::shared_ptr<const Cluster>& cluster,
     std::vector<std::vector<int>> groups) {
-  constexpr size_t kMostGroups = 256;
+  // Devices of groups and links of traffic together, some 25 MB: as many as a
+  // plan of thousands of devices goes through again and again.
+  constexpr size_t kMostKept = size_t{1} << 20;
   struct Known {
     std::weak_ptr<const Cluster> cluster;
+    size_t kept = 0;
     std::map<std::vector<std::vector<int>>, std::shared_ptr<const RingTraffic>>
         traffic;
   };
@@ -88,10 +91,10 @@ std::shared_ptr<const RingTraffic> KnownRingTraffic(
   static auto* const known = new Known();
   {
     const std::lock_guard<std::mutex> lock(mutex);
-    if (known->cluster.lock() != cluster ||
-        known->traffic.size() >= kMostGroups) {
+    if (known->cluster.lock() != cluster || known->kept >= kMostKept) {
       known->cluster = cluster;
       known->traffic.clear();
+      known->kept = 0;
     }
     const auto found = known->traffic.find(groups);
     if (found != known->traffic.end()) return found->second;
@@ -100,6 +103,7 @@ std::shared_ptr<const RingTraffic> KnownRingTraffic(
       std::make_shared<const RingTraffic>(RingTrafficOf(*cluster, groups));
   const std::lock_guard<std::mutex> lock(mutex);
   if (known->cluster.lock() == cluster) {
+    known->kept += groups.size() * groups[0].size() + traffic->loads.size();
     known->traffic.try_emplace(std::move(groups), traffic);
   }
   return traffic;

@@ -133,6 +133,14 @@ bool MemoryReport::fits_tightly() const {
   return static_cast<double>(worst.needed()) > *limit_bytes;
 }
 
+bool MemoryReport::is_near_limit() const {
+  if (!limit_bytes || !fits_device()) return false;
+  const RankMemory& worst = memory->ranks[memory->WorstRank()];
+  return static_cast<double>(worst.needed()) +
+             kMemoryError * static_cast<double>(worst.peak()) >
+         *limit_bytes;
+}
+
 std::optional<double> MemoryReport::allocator_limit() const {
   if (!limit_bytes) return {};
   const RankMemory& worst = memory->ranks[memory->WorstRank()];

@@ -24,6 +24,10 @@ struct MemoryChange {
   bool fits = false;       // this alone is enough
 };
 
+// Largest error of a peak, as a share: ten runs on B200
+// (experiments/papers/simumax_memory).
+inline constexpr double kMemoryError = 0.006;
+
 struct MemoryReport {
   std::shared_ptr<const Schedule> schedule;  // schedule of the passes named
   std::shared_ptr<const ScheduleMemory> memory;
@@ -42,6 +46,8 @@ struct MemoryReport {
   bool fits_device() const;
   // Only without it.
   bool fits_tightly() const;
+  // Fits, but tightly or by less than kMemoryError of the peak.
+  bool is_near_limit() const;
   bool fits_host() const;
   // The most that the devices of one node keep on their host.
   double HostNeeded() const;

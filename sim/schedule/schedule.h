@@ -35,6 +35,7 @@ absl::string_view BackwardRuleName(BackwardRule rule);
 struct StepGap {
   int64_t action = 0;
   int64_t steps = 0;
+  friend bool operator==(const StepGap&, const StepGap&) = default;
 };
 
 struct Schedule {

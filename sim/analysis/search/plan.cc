@@ -65,11 +65,19 @@ absl::StatusOr<PlanOutcome> MakePlan(const PlanRequest& request,
   PW_ASSIGN_OR_RETURN(std::unique_ptr<PlanSpace> space,
                       PlanSpace::Make(request, context));
   outcome.space = std::move(space);
-  PlanSearch(&outcome, options, context).Run();
+  outcome.top = options.top;
+  PlanBounds bounds(outcome.space.get());
+  PlanOutcome plain;
+  plain.space = outcome.space;
+  PlanSearch(&plain, &bounds, options, context).RunPlain();
+  PlanSearch(&outcome, &bounds, options, context).Run(plain);
   if (outcome.ranked.empty()) {
-    if (outcome.smallest) PW_RETURN_IF_ERROR(FindHelp(&outcome, context));
+    if (outcome.smallest && outcome.cut == PlanCut::kNone) {
+      PW_RETURN_IF_ERROR(FindHelp(&outcome, context));
+    }
     return outcome;
   }
+  if (!plain.ranked.empty()) outcome.simplest = plain.ranked[0];
   absl::StatusOr<SimulatedRun> run =
       Simulate(outcome.space->ConfigOf(outcome.ranked[0].point), context,
                {.interval = true});
@@ -88,6 +96,11 @@ absl::StatusOr<PlanOutcome> MakePlan(const PlanRequest& request,
 absl::Status PlanVerdict(const PlanOutcome& outcome) {
   if (!outcome.ranked.empty()) return absl::OkStatus();
   const PlanCounts& counts = outcome.counts;
+  if (outcome.cut != PlanCut::kNone) {
+    return absl::CancelledError(
+        absl::StrCat("the search was cut after ", counts.tried + counts.plain,
+                     " candidates, before it had found one that fits"));
+  }
   if (counts.legal == 0) {
     return absl::InvalidArgumentError(
         "no combination is legal: the devices, the global batch and what is "

@@ -1,7 +1,8 @@
-// The search for the best configuration: all legal points in the order of a
-// lower bound on their time, as far as the bound leaves any that could be
-// better; engine `fast` for each of these, `simgrid` with jitter for those that
-// could be first or second. It prints nothing.
+// The search for the best configuration: first the plain points (PlanSpace),
+// then all legal ones in the order of a lower bound on their time, as far as
+// the bound leaves any that could be among the best; engine `fast` for each of
+// these, `simgrid` with jitter for those that could be first or second. It
+// prints nothing, and may be cut at any time.
 //
 // Threads: points are bounded and simulated in batches of a fixed size, so that
 // the result and all counts are the same for any number of threads. No thread
@@ -27,8 +28,21 @@ namespace pipewright {
 // Scores that differ by no larger share are the same: the rest is rounding.
 inline constexpr double kSamePlan = 1e-9;
 
+// Why a search ended early.
+enum class PlanCut { kNone, kCandidates, kTime, kSignal };
+
+struct PlanProgress;
+
 struct PlanOptions {
   int workers = 1;
+  int top = 10;  // so many of the best are those of the whole space
+  // Candidates that are prepared at most; 0: as many as it takes. Unlike
+  // `stops` it leaves the same result on every machine.
+  int64_t most_tried = 0;
+  // Asked again and again, by any thread; may be null.
+  std::function<PlanCut()> stops;
+  // Called between batches, by one thread; may be null.
+  std::function<void(const PlanProgress&)> progress;
   // Confirmations at most; 0: as many as it takes.
   int most_confirmed = 24;
   std::string jitter = "3%";  // a confirmation's; costs.seed is its seed
@@ -41,10 +55,14 @@ struct PlanCounts {
   int64_t legal = 0;
   int64_t memory = 0;     // do not fit
   int64_t bound = 0;      // cannot be better than the second best
+  int64_t same = 0;       // are another point with another schedule's name
   int64_t dominated = 0;  // offload where nothing has to go: never faster
   int64_t simulated = 0;
   int64_t refused = 0;
   int64_t tried = 0;  // were prepared, some for what they are without copies
+  int64_t plain = 0;  // were prepared before, among plain points
+  // Nobody knows, since the search was cut; those pruned by bound are in it.
+  int64_t left = 0;
   std::map<std::string, int64_t> reasons;  // why points were refused
 };
 
@@ -55,17 +73,37 @@ struct PlanResult {
   double bound_s = 0;      // bound of iteration_s
   double iteration_s = 0;  // engine fast
   double tokens_per_s = 0;
-  double peak_bytes = 0;              // MostPeakMemoryOf its report
+  double peak_bytes = 0;  // MostPeakMemoryOf its report
+  // Too near to the limit to rely on (IsNearLimit).
+  bool is_near_limit = false;
   std::optional<double> cost;         // for 1e9 tokens, where a price is given
   std::optional<double> confirmed_s;  // simgrid with jitter
   double score = 0;  // what is minimised: seconds, or seconds * devices
+  // Schedules that run the same passes in the same order here.
+  std::vector<std::string> same_schedules;
+};
+
+// How far a search is.
+struct PlanProgress {
+  const PlanSpace& space;
+  const PlanCounts& counts;
+  const PlanResult* best = nullptr;  // null: nothing fits yet
+  // Score below which nothing is left; nothing while that is not known.
+  std::optional<double> left;
 };
 
 struct PlanOutcome {
   std::shared_ptr<PlanSpace> space;
   PlanCounts counts;
   std::vector<PlanResult> ranked;  // the best first
-  std::vector<PlanResult> front;   // throughput against memory, fastest first
+  int top = 10;  // of them, but after a cut, those of the whole space
+  std::vector<PlanResult> front;  // throughput against memory, fastest first
+  std::optional<PlanResult> simplest;  // best of the plain points
+  PlanCut cut = PlanCut::kNone;
+  bool is_whole = true;  // false: cut before all were looked at
+  std::string command;   // that searches on after a cut
+  // After a cut: score below which nothing is left, if that is known.
+  std::optional<double> left;
   // The winner's run again: of engine fast, with its interval.
   std::optional<Report> report;
   std::optional<StepInterval> interval;
@@ -95,11 +133,14 @@ absl::StatusOr<PlanOutcome> MakePlan(const PlanRequest& request,
                                      RunContext* context);
 
 // OK; kResourceExhausted where nothing fits; kInvalidArgument where nothing is
-// legal or everything was refused.
+// legal or everything was refused; kCancelled after a cut that left nothing.
 absl::Status PlanVerdict(const PlanOutcome& outcome);
 
 // For people, and as one JSON object (docs/plan.md).
 std::string PlanToText(const PlanOutcome& outcome);
 std::string PlanToJson(const PlanOutcome& outcome);
+// A line of a terminal, and one of JSON.
+std::string PlanToText(const PlanProgress& progress);
+std::string PlanToJson(const PlanProgress& progress);
 
 }  // namespace pipewright

@@ -388,13 +388,16 @@ std::vector<PlanBounds::Traffic> PlanBounds::TrafficOf(
           : training.weight_bytes;
   traffic.reserve(stages.size());
   for (const StageBound& stage : stages) {
+    // Experts go with the rest (Prepare).
+    const double parameters =
+        stage.parameters +
+        training.expert_share() * (stage.stepped - stage.parameters);
     traffic.push_back(
-        {.reduce_s =
-             CollectiveSeconds(point.group, holders,
-                               training.gradient_bytes * stage.parameters) *
-             (traits.shards_step ? 1 : 2),
+        {.reduce_s = CollectiveSeconds(point.group, holders,
+                                       training.gradient_bytes * parameters) *
+                     (traits.shards_step ? 1 : 2),
          .gather_s = CollectiveSeconds(point.group, holders,
-                                       weight_bytes * stage.parameters)});
+                                       weight_bytes * parameters)});
   }
   return traffic;
 }

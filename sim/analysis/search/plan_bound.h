@@ -100,6 +100,10 @@ class PlanBounds {
   // Limit of a device; infinite if none is known.
   double memory_limit() const { return memory_limit_; }
 
+  // The same for all groups whose ranks run the same passes in the same order;
+  // null where the order is not known.
+  const void* OrderKey(const PlanGroup& group) { return OrderOf(group)->first; }
+
   // [stage]; empty where the times cannot be told by stage.
   std::vector<StageBound> Stages(const PlanGroup& group);
 
@@ -116,7 +120,9 @@ class PlanBounds {
   struct Order {
     std::shared_ptr<const Schedule> schedule;  // null: it cannot be built
     std::shared_ptr<const Wiring> wiring;
-    bool recomputes = false;                  // in passes of its own
+    const Order* first = nullptr;  // first known one of those that run alike
+    bool offloads = false;         // if nobody says otherwise
+    bool recomputes = false;       // in passes of its own
     std::vector<std::vector<Held>> held;      // [rank], a few moments each
     std::vector<std::vector<double>> passes;  // [rank], all of them
   };
@@ -265,6 +271,9 @@ class PlanBounds {
   absl::flat_hash_map<std::tuple<int, int, int, int>,
                       std::shared_ptr<const Order>>
       orders_;
+  // Those of a size that do not run alike, of `orders_`.
+  absl::flat_hash_map<std::tuple<int, int, int>, std::vector<const Order*>>
+      firsts_;
   absl::flat_hash_map<std::array<int, 7>, std::unique_ptr<KnownStages>>
       memories_;
   absl::flat_hash_map<std::vector<int>, std::unique_ptr<const Links>> links_;

@@ -45,6 +45,9 @@ std::shared_ptr<const PlanBounds::Order> PlanBounds::OrderOf(
   }
   if (order->schedule != nullptr) {
     const Schedule& schedule = *order->schedule;
+    const absl::StatusOr<ScheduleMatch> match =
+        FindSchedule(space_->schedules()[group.schedule]);
+    order->offloads = match.ok() && match->info->offload != OffloadMode::kNone;
     order->wiring = std::make_shared<const Wiring>(WireSchedule(schedule));
     order->recomputes = schedule.Has(PassKind::kRecompute);
     const size_t lanes =
@@ -93,7 +96,19 @@ std::shared_ptr<const PlanBounds::Order> PlanBounds::OrderOf(
     }
   }
   const std::lock_guard<std::mutex> lock(mutex_);
-  return orders_.try_emplace(key, std::move(order)).first->second;
+  const auto [known, is_new] = orders_.try_emplace(key, order);
+  if (is_new && order->schedule != nullptr) {
+    std::vector<const Order*>& firsts =
+        firsts_[{group.pp, group.vpp, group.microbatches}];
+    const auto first =
+        std::find_if(firsts.begin(), firsts.end(), [&](const Order* other) {
+          return other->offloads == order->offloads &&
+                 RunAlike(*other->schedule, *order->schedule);
+        });
+    order->first = first == firsts.end() ? order.get() : *first;
+    if (first == firsts.end()) firsts.push_back(order.get());
+  }
+  return known->second;
 }
 
 double PlanBounds::LeastHop(const PlanGroup& group) const {

@@ -15,8 +15,6 @@
 namespace pipewright {
 namespace {
 
-constexpr size_t kRowsShown = 10;
-
 // Part of a step that makes it last.
 struct Limit {
   std::string name;
@@ -96,6 +94,11 @@ std::string ErrorText(const PlanOutcome& outcome) {
             "decide");
 }
 
+// Rows of the list: those behind it need not be the next of the whole space.
+size_t RowsOf(const PlanOutcome& outcome) {
+  return std::min<size_t>(outcome.top, outcome.ranked.size());
+}
+
 std::string SizeText(double bytes) {
   return bytes > 0 ? FormatBytes(bytes) : std::string("-");
 }
@@ -106,27 +109,124 @@ std::string ThroughputText(const PlanResult& result) {
              : std::string("");
 }
 
+std::string NameText(const PlanSpace& space, const PlanResult& result) {
+  return result.same_schedules.empty()
+             ? space.NameOf(result.point)
+             : absl::StrCat(space.NameOf(result.point), " (the same as ",
+                            absl::StrJoin(result.same_schedules, ", "), ")");
+}
+
 std::string RowText(const PlanOutcome& outcome, const PlanResult& result) {
-  std::string out =
-      absl::StrFormat("%10.6g s  %10s  %18s", result.iteration_s,
-                      SizeText(result.peak_bytes), ThroughputText(result));
+  std::string out = absl::StrFormat(
+      "%10.6g s  %10s%s %18s", result.iteration_s, SizeText(result.peak_bytes),
+      result.is_near_limit ? "!" : " ", ThroughputText(result));
   if (result.cost)
     absl::StrAppendFormat(&out, "  %8.4g per 1e9 tokens", *result.cost);
   if (result.confirmed_s) {
     absl::StrAppendFormat(&out, "  simgrid %.6g s", *result.confirmed_s);
   }
-  return absl::StrCat(out, "  ", outcome.space->NameOf(result.point));
+  return absl::StrCat(out, "  ", NameText(*outcome.space, result));
+}
+
+// What "!" means, if a row that is shown has it.
+std::string NearLimitText(const PlanOutcome& outcome, size_t rows) {
+  const auto is_near = [](const PlanResult& result) {
+    return result.is_near_limit;
+  };
+  if (std::none_of(outcome.ranked.begin(), outcome.ranked.begin() + rows,
+                   is_near) &&
+      std::none_of(outcome.front.begin(), outcome.front.end(), is_near)) {
+    return "";
+  }
+  return absl::StrFormat(
+      "\n! so near to the limit that %.1f %% more than estimated, the largest "
+      "error known of a peak, or what the allocator holds beyond its peak "
+      "would not fit: try it before you rely on it\n",
+      100 * kMemoryError);
+}
+
+std::string ScoreText(const PlanSpace& space, double score) {
+  return space.request().objective == PlanObjective::kCost
+             ? absl::StrFormat("%.6g device-seconds", score)
+             : FormatSeconds(score);
+}
+
+// "13.1 s, 5.3 % less than the best so far"; `best` may be null.
+std::string LeftText(const PlanSpace& space, double left,
+                     const PlanResult* best) {
+  std::string out = ScoreText(space, left);
+  if (best != nullptr) {
+    absl::StrAppendFormat(&out, ", %.2g %% less than the best so far",
+                          100 * std::max(0.0, 1 - left / best->score));
+  }
+  return out;
+}
+
+const char* CutName(PlanCut cut) {
+  switch (cut) {
+    case PlanCut::kNone:
+      return "";
+    case PlanCut::kCandidates:
+      return "candidates";
+    case PlanCut::kTime:
+      return "time";
+    case PlanCut::kSignal:
+      return "signal";
+  }
+  return "";
+}
+
+std::string CutText(const PlanOutcome& outcome) {
+  if (outcome.cut == PlanCut::kNone) return "";
+  std::string out =
+      absl::StrFormat("\ncut by %s after %d candidates",
+                      outcome.cut == PlanCut::kCandidates ? "--max-candidates"
+                      : outcome.cut == PlanCut::kTime     ? "--time"
+                                                          : "a signal",
+                      outcome.counts.tried + outcome.counts.plain);
+  if (outcome.left) {
+    absl::StrAppend(
+        &out, ": no layout that is left takes less than ",
+        LeftText(*outcome.space, *outcome.left,
+                 outcome.ranked.empty() ? nullptr : &outcome.ranked[0]));
+  } else if (!outcome.is_whole) {
+    absl::StrAppend(&out,
+                    ": too early for a bound on what is left, plain layouts "
+                    "alone were looked at");
+  } else {
+    absl::StrAppend(&out, ": the search had ended, confirming had not");
+  }
+  return absl::StrCat(
+      out, "\nto search on, from the start, with a larger limit or none: ",
+      outcome.command, "\n");
+}
+
+// What the plain layout costs that needs nothing that frameworks differ in.
+std::string SimplestText(const PlanOutcome& outcome) {
+  const PlanResult& best = outcome.ranked[0];
+  if (!outcome.simplest || outcome.space->IsPlain(best.point)) return "";
+  const double share = outcome.simplest->score / best.score - 1;
+  const std::optional<double> error = ModelError(outcome);
+  return absl::StrFormat("%s: %.3g %% slower (engine fast)\n  %s\n",
+                         !error ? "simplest layout"
+                         : share < *error
+                             ? "simplest layout, within the model's own error"
+                             : "simplest layout, beyond the model's own error",
+                         100 * share, RowText(outcome, *outcome.simplest));
 }
 
 std::string CountsText(const PlanCounts& counts) {
   std::string out = absl::StrFormat(
       "legal              %d\n"
       "pruned by memory   %d\n"
-      "pruned by bound    %d\n"
+      "%s %d\n"
+      "the same as others %d\n"
       "offload not needed %d\n"
       "simulated          %d\n"
       "refused            %d\n",
-      counts.legal, counts.memory, counts.bound, counts.dominated,
+      counts.legal, counts.memory,
+      counts.left > 0 ? "not looked at     " : "pruned by bound   ",
+      counts.left + counts.bound, counts.same, counts.dominated,
       counts.simulated, counts.refused);
   for (const auto& [reason, count] : counts.reasons) {
     absl::StrAppendFormat(&out, "  %d times: %s\n", count, reason);
@@ -141,8 +241,7 @@ std::optional<std::pair<double, bool>> AgainstEven(const PlanOutcome& outcome) {
   return std::make_pair(*outcome.even_s / best - 1, outcome.even_fits);
 }
 
-Json GroupToJson(const PlanOutcome& outcome, const PlanResult& result) {
-  const PlanSpace& space = *outcome.space;
+Json GroupToJson(const PlanSpace& space, const PlanResult& result) {
   const PlanGroup& group = result.point.group;
   const PlanLayout& layout = space.Layouts(group.pp, group.vpp)[group.layout];
   const RunConfig config = space.ConfigOf(result.point);
@@ -165,6 +264,8 @@ Json GroupToJson(const PlanOutcome& outcome, const PlanResult& result) {
               {"bound_s", result.bound_s},
               {"tokens_per_s", result.tokens_per_s},
               {"peak_memory_bytes", result.peak_bytes},
+              {"near_memory_limit", result.is_near_limit},
+              {"same_schedules", result.same_schedules},
               {"confirmed_s", nullptr},
               {"cost_per_1e9_tokens", nullptr}};
   out["recompute"] = ChoiceName(RecomputeChoices(), group.recompute);
@@ -180,18 +281,22 @@ Json CountsToJson(const PlanCounts& counts) {
   return {{"legal", counts.legal},
           {"pruned_by_memory", counts.memory},
           {"pruned_by_bound", counts.bound},
+          {"not_looked_at", counts.left},
+          {"same_as_others", counts.same},
           {"offload_not_needed", counts.dominated},
           {"simulated", counts.simulated},
           {"refused", counts.refused},
-          {"refusals", reasons}};
+          {"refusals", reasons},
+          {"candidates", counts.tried + counts.plain}};
 }
 
 }  // namespace
 
 std::string PlanToText(const PlanOutcome& outcome) {
   std::string out = CountsText(outcome.counts);
+  absl::StrAppend(&out, CutText(outcome));
   if (outcome.ranked.empty()) {
-    if (!outcome.smallest) return out;
+    if (!outcome.smallest || outcome.cut != PlanCut::kNone) return out;
     absl::StrAppend(
         &out, "\nnothing fits in ", FormatBytes(outcome.limit_bytes),
         "; least is needed by\n  ", outcome.space->NameOf(*outcome.smallest),
@@ -204,6 +309,7 @@ std::string PlanToText(const PlanOutcome& outcome) {
   }
   absl::StrAppend(&out, "\nbest\n  ", RowText(outcome, outcome.ranked[0]),
                   "\n");
+  absl::StrAppend(&out, SimplestText(outcome));
   if (const auto margin = MarginOf(outcome)) {
     if (margin->row > 1) {
       absl::StrAppendFormat(&out, "as fast as the best: %d others\n",
@@ -260,9 +366,11 @@ std::string PlanToText(const PlanOutcome& outcome) {
           outcome.space->NameOf(*outcome.kept_out));
     }
   }
-  absl::StrAppend(&out, "\nthe fastest\n");
-  for (size_t row = 0; row < std::min(kRowsShown, outcome.ranked.size());
-       ++row) {
+  absl::StrAppend(&out, outcome.cut == PlanCut::kNone
+                            ? "\nthe fastest\n"
+                            : "\nthe fastest so far\n");
+  const size_t rows = RowsOf(outcome);
+  for (size_t row = 0; row < rows; ++row) {
     absl::StrAppend(&out, "  ", RowText(outcome, outcome.ranked[row]), "\n");
   }
   absl::StrAppend(&out,
@@ -271,13 +379,44 @@ std::string PlanToText(const PlanOutcome& outcome) {
   for (const PlanResult& result : outcome.front) {
     absl::StrAppend(&out, "  ", RowText(outcome, result), "\n");
   }
-  return out;
+  return absl::StrCat(out, NearLimitText(outcome, rows));
+}
+
+std::string PlanToText(const PlanProgress& progress) {
+  const int64_t tried = progress.counts.tried + progress.counts.plain;
+  if (progress.best == nullptr) {
+    return absl::StrCat("nothing that fits yet, ", tried, " candidates");
+  }
+  return absl::StrCat(
+      "best so far ", ScoreText(progress.space, progress.best->score),
+      progress.left ? absl::StrCat("; left: nothing below ",
+                                   LeftText(progress.space, *progress.left,
+                                            progress.best))
+                    : "",
+      "; ", tried, " candidates; ", NameText(progress.space, *progress.best));
+}
+
+std::string PlanToJson(const PlanProgress& progress) {
+  Json out = {{"best", nullptr},
+              {"left", nullptr},
+              {"counts", CountsToJson(progress.counts)}};
+  if (progress.best != nullptr) {
+    out["best"] = GroupToJson(progress.space, *progress.best);
+  }
+  if (progress.left) out["left"] = *progress.left;
+  return out.dump();
 }
 
 std::string PlanToJson(const PlanOutcome& outcome) {
   Json out = {{"counts", CountsToJson(outcome.counts)}};
   out["fits"] = !outcome.ranked.empty();
+  out["cut"] = nullptr;
+  if (outcome.cut != PlanCut::kNone) {
+    out["cut"] = {{"by", CutName(outcome.cut)}, {"left", nullptr}};
+    if (outcome.left) out["cut"]["left"] = *outcome.left;
+  }
   out["best"] = nullptr;
+  out["simplest"] = nullptr;
   out["margin"] = nullptr;
   out["model_error"] = nullptr;
   out["limits"] = Json::array();
@@ -290,7 +429,10 @@ std::string PlanToJson(const PlanOutcome& outcome) {
   out["help"] = outcome.help;
   out["warnings"] = outcome.warnings;
   if (!outcome.ranked.empty()) {
-    out["best"] = GroupToJson(outcome, outcome.ranked[0]);
+    out["best"] = GroupToJson(*outcome.space, outcome.ranked[0]);
+  }
+  if (outcome.simplest) {
+    out["simplest"] = GroupToJson(*outcome.space, *outcome.simplest);
   }
   if (const auto margin = MarginOf(outcome)) out["margin"] = margin->share;
   if (const auto error = ModelError(outcome)) out["model_error"] = *error;
@@ -300,13 +442,14 @@ std::string PlanToJson(const PlanOutcome& outcome) {
       out["limits"].push_back({{"what", limit.name}, {"share", limit.share}});
     }
   }
-  for (const PlanResult& result : outcome.ranked) {
-    out["ranked"].push_back(GroupToJson(outcome, result));
+  for (size_t row = 0; row < RowsOf(outcome); ++row) {
+    out["ranked"].push_back(GroupToJson(*outcome.space, outcome.ranked[row]));
   }
   for (const PlanResult& result : outcome.front) {
-    out["front"].push_back(GroupToJson(outcome, result));
+    out["front"].push_back(GroupToJson(*outcome.space, result));
   }
-  if (outcome.smallest && outcome.ranked.empty()) {
+  if (outcome.smallest && outcome.ranked.empty() &&
+      outcome.cut == PlanCut::kNone) {
     out["smallest"] = {{"name", outcome.space->NameOf(*outcome.smallest)},
                        {"needed_bytes", outcome.smallest_bytes},
                        {"limit_bytes", outcome.limit_bytes}};

@@ -17,6 +17,7 @@ namespace pipewright {
 namespace {
 
 constexpr size_t kBatch = 32;        // points that are worked on together
+constexpr size_t kFirstBatch = 4;    // until one of them fits
 constexpr size_t kGroupBatch = 256;  // groups
 constexpr size_t kMostWaiting = 1 << 16;
 constexpr int64_t kOrders = 64;  // orders of a group's points, at most
@@ -38,20 +39,42 @@ void InThreads(int workers, size_t count,
 
 }  // namespace
 
-void PlanSearch::Run() {
+void PlanSearch::RunPlain() {
   MakeGroups();
-  outcome_.limit_bytes = bounds_.memory_limit();
   Explore();
+  Close();
+}
+
+void PlanSearch::Run(const PlanOutcome& plain) {
+  plain_ = &plain;
+  outcome_.counts.plain = plain.counts.tried;
+  outcome_.limit_bytes = bounds_.memory_limit();
+  if (plain.ranked.size() >= exact()) {
+    most_ = plain.ranked[exact() - 1].score;
+  }
+  MakeGroups();
+  Explore();
+  // What was found first may be all there is.
+  for (size_t row = 0;
+       outcome_.cut != PlanCut::kNone && row < plain.ranked.size(); ++row) {
+    const PlanResult& result = plain.ranked[row];
+    const auto is_same = [&](const PlanResult& other) {
+      return other.point == result.point;
+    };
+    if (std::any_of(results_.begin(), results_.end(), is_same)) continue;
+    results_.push_back(result);
+    results_.back().order = -1 - result.order;  // counted on its own
+  }
   if (options_.confirm) Confirm();
   Close();
 }
 
 void PlanSearch::MakeGroups() {
-  std::vector<PlanGroup> all = space_.Groups();
+  std::vector<PlanGroup> all = space_.Groups(plain_ == nullptr);
   groups_.resize(all.size());
   InThreads(options_.workers, (all.size() + 1023) / 1024, [&](size_t block) {
     const size_t end = std::min(all.size(), (block + 1) * 1024);
-    for (size_t index = block * 1024; index < end; ++index) {
+    for (size_t index = block * 1024; index < end && !MustStop(); ++index) {
       groups_[index] = {
           options_.bound_factor *
               ScoreOf(all[index], bounds_.StepSeconds(all[index])),
@@ -64,27 +87,84 @@ void PlanSearch::MakeGroups() {
   std::sort(groups_.begin(), groups_.end());
 }
 
+void PlanSearch::Report() const {
+  if (!options_.progress) return;
+  PlanCounts counts = outcome_.counts;
+  const PlanResult* best = results_.empty() ? nullptr : &results_[first_at_];
+  if (plain_ == nullptr) {
+    counts = {.tried = 0, .plain = counts.tried};
+  } else if (!plain_->ranked.empty() && plain_->ranked[0].score < first_) {
+    best = &plain_->ranked[0];
+  }
+  options_.progress({space_, counts, best,
+                     plain_ == nullptr ? std::optional<double>() : left_});
+}
+
+void PlanSearch::CutHere(PlanCut cut) {
+  outcome_.cut = cut;
+  outcome_.is_whole = false;
+  outcome_.left = left_;
+}
+
 void PlanSearch::Explore() {
   constexpr double kNone = std::numeric_limits<double>::infinity();
   while (true) {
+    // What was stopped has not put back what it took.
+    if (MustStop()) {
+      CutHere(options_.stops());
+      return;
+    }
     const double group_s =
         next_group_ < groups_.size() ? groups_[next_group_].score : kNone;
     const double point_s = points_.empty() ? kNone : points_.top().score;
+    const double ahead_s = std::min(group_s, point_s);
+    const double waiting_s = waiting_.empty() ? kNone : waiting_.front()->score;
+    left_ = std::min(ahead_s, waiting_s);
     // If little fits without copies, they do not wait for ever.
-    const bool waits = best_.size() < kExact && std::isfinite(group_s) &&
-                       waiting_.size() < kMostWaiting;
-    const double waiting_s =
-        waits || waiting_.empty() ? kNone : waiting_.front()->score;
-    const double least_s = std::min({group_s, point_s, waiting_s});
-    if (std::isinf(least_s) || (IsOut(least_s) && !waits)) return;
-    if (waiting_s == least_s) {
-      OpenWaiting(std::min(group_s, point_s));
-    } else if (group_s == least_s) {
-      OpenGroups(point_s);
+    const bool waits = best_.size() < exact() && std::isfinite(group_s) &&
+                       !IsOut(ahead_s) && waiting_.size() < kMostWaiting;
+    const double least_s = waits ? ahead_s : *left_;
+    if (std::isinf(least_s) || IsOut(least_s)) return;
+    Report();
+    if (IsSpent()) {
+      CutHere(PlanCut::kCandidates);
+      return;
+    }
+    if (least_s == group_s) {
+      OpenGroups(std::min(point_s, waits ? kNone : waiting_s));
+    } else if (least_s == point_s) {
+      TryPoints(std::min(group_s, waits ? kNone : waiting_s));
     } else {
-      TryPoints(std::min(group_s, waiting_s));
+      OpenWaiting(ahead_s);
     }
   }
+}
+
+void PlanSearch::DropSame(std::vector<const OpenGroup*>* batch) {
+  std::vector<const void*> orders(batch->size());
+  InThreads(options_.workers, batch->size(), [&](size_t index) {
+    if (!MustStop()) orders[index] = bounds_.OrderKey((*batch)[index]->group);
+  });
+  size_t kept = 0;
+  for (size_t index = 0; index < batch->size(); ++index) {
+    const OpenGroup* const open = (*batch)[index];
+    const PlanGroup& group = open->group;
+    const SameKey key = {
+        {group.nodes, group.dp, group.microbatches, group.microbatch_size,
+         group.tp, group.cp, group.ep, group.pp, group.vpp, group.layout,
+         static_cast<int64_t>(group.recompute)},
+        orders[index]};
+    const OpenGroup* const first =
+        orders[index] == nullptr ? open
+                                 : firsts_.try_emplace(key, open).first->second;
+    if (first == open) {
+      (*batch)[kept++] = open;
+      continue;
+    }
+    outcome_.counts.same += space_.NumPoints(group);
+    same_[first->order].push_back(space_.schedules()[group.schedule]);
+  }
+  batch->resize(kept);
 }
 
 void PlanSearch::OpenGroups(double until) {
@@ -93,7 +173,8 @@ void PlanSearch::OpenGroups(double until) {
          groups_[next_group_].score <= until) {
     batch.push_back(&groups_[next_group_++]);
   }
-  if (best_.size() >= kExact) {
+  DropSame(&batch);
+  if (best_.size() >= exact()) {
     Open(batch, Which::kAll);
     return;
   }
@@ -120,6 +201,10 @@ std::vector<PlanSearch::Opened> PlanSearch::PointsOf(const OpenGroup& group,
   const double most = Most();
   int64_t order = group.order * kOrders;
   for (const PlanPoint& point : space_.PointsOf(group.group)) {
+    if (plain_ == nullptr && !space_.IsPlain(point)) {
+      ++order;
+      continue;
+    }
     const bool copies = point.offload != OffloadMode::kNone;
     if (which == Which::kAll || copies == (which == Which::kWith)) {
       opened.push_back({{group.score, order, point}});
@@ -162,7 +247,7 @@ std::vector<PlanSearch::Opened> PlanSearch::PointsOf(const OpenGroup& group,
 void PlanSearch::Open(const std::vector<const OpenGroup*>& batch, Which which) {
   std::vector<std::vector<Opened>> opened(batch.size());
   InThreads(options_.workers, batch.size(), [&](size_t index) {
-    opened[index] = PointsOf(*batch[index], which);
+    if (!MustStop()) opened[index] = PointsOf(*batch[index], which);
   });
   for (const std::vector<Opened>& points : opened) {
     for (const Opened& each : points) {
@@ -230,7 +315,12 @@ void PlanSearch::TryPoints(double until) {
   std::vector<OpenPoint> later;
   std::set<int64_t> now;         // orders without copies
   std::set<int64_t> groups_now;  // whose copies are looked at
-  while (!points_.empty() && batch.size() < kBatch &&
+  // The first answer does not wait for others.
+  size_t most = std::isinf(first_) && plain_ == nullptr ? kFirstBatch : kBatch;
+  if (options_.most_tried > 0) {
+    most = std::min<size_t>(most, options_.most_tried - tried());
+  }
+  while (!points_.empty() && batch.size() < most &&
          points_.top().score <= until && !IsOut(points_.top().score)) {
     const OpenPoint top = points_.top();
     points_.pop();
@@ -250,10 +340,13 @@ void PlanSearch::TryPoints(double until) {
   }
   for (const OpenPoint& open : later) points_.push(open);
   std::vector<Tried> tried(batch.size());
-  InThreads(options_.workers, batch.size(),
-            [&](size_t index) { Try(batch[index], &tried[index]); });
+  InThreads(options_.workers, batch.size(), [&](size_t index) {
+    if (MustStop()) return;
+    Try(batch[index], &tried[index]);
+    tried[index].is_done = true;
+  });
   for (size_t index = 0; index < batch.size(); ++index) {
-    Take(batch[index], std::move(tried[index]));
+    if (tried[index].is_done) Take(batch[index], std::move(tried[index]));
   }
 }
 
@@ -302,13 +395,14 @@ void PlanSearch::Try(const OpenPoint& open, Tried* tried) {
   }
   tried->fits = tried->fits && prepared->limit().ok();
   if (!tried->fits) return;
+  PlanResult& result = tried->result;
+  result.is_near_limit = prepared->memory && prepared->memory->is_near_limit();
   const double tokens = prepared->tokens.value_or(0);
   const std::optional<double> price =
       prepared->config.costs.price_per_device_hour;
   const absl::StatusOr<SimulatedRun> run = Simulate(*std::move(prepared));
   tried->status = run.status();
   if (!run.ok()) return;
-  PlanResult& result = tried->result;
   result.point = open.point;
   result.order = open.order;
   result.bound_s = open.score / ScoreOf(open.point.group, 1);
@@ -349,9 +443,12 @@ void PlanSearch::Take(const OpenPoint& open, Tried tried) {
   }
   results_.push_back(std::move(tried.result));
   const double score = results_.back().score;
-  first_ = std::min(first_, score);
+  if (score < first_) {
+    first_ = score;
+    first_at_ = results_.size() - 1;
+  }
   best_.insert(score);
-  if (best_.size() > kExact) best_.erase(std::prev(best_.end()));
+  if (best_.size() > exact()) best_.erase(std::prev(best_.end()));
 }
 
 // What the search does with the points that `fast` has simulated: the best of
@@ -423,6 +520,10 @@ void PlanSearch::Confirm() {
                             outcome_.confirmed >= options_.most_confirmed)) {
       break;
     }
+    if (MustStop()) {
+      outcome_.cut = options_.stops();
+      break;
+    }
     RunConfig config = space_.ConfigOf(open->point);
     config.engine = "simgrid";
     config.costs.jitter = options_.jitter;
@@ -465,8 +566,15 @@ void PlanSearch::Close() {
       results_.begin(), fast);
   SortPlans(FastScore, fast, results_.end());
   PlanCounts& counts = outcome_.counts;
-  counts.bound = counts.legal - counts.memory - counts.dominated -
-                 counts.simulated - counts.refused;
+  int64_t& others = outcome_.is_whole ? counts.bound : counts.left;
+  others = counts.legal - counts.memory - counts.same - counts.dominated -
+           counts.simulated - counts.refused;
+  for (PlanResult& result : results_) {
+    const auto same = same_.find(result.order / kOrders);
+    if (result.order >= 0 && same != same_.end()) {
+      result.same_schedules = same->second;
+    }
+  }
   std::vector<PlanResult> by_speed = results_;
   SortPlans([](const PlanResult& result) { return 1 / result.tokens_per_s; },
             by_speed.begin(), by_speed.end());

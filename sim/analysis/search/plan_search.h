@@ -2,12 +2,15 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <limits>
 #include <map>
+#include <optional>
 #include <queue>
 #include <set>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -21,16 +24,19 @@ namespace pipewright {
 class PlanSearch {
  public:
   // All must live as long as this.
-  PlanSearch(PlanOutcome* outcome, const PlanOptions& options,
-             RunContext* context)
+  PlanSearch(PlanOutcome* outcome, PlanBounds* bounds,
+             const PlanOptions& options, RunContext* context)
       : outcome_(*outcome),
         space_(*outcome->space),
-        bounds_(&space_),
+        bounds_(*bounds),
         options_(options),
         context_(*context) {}
 
-  // Fills counts, results, the front, what is kept out.
-  void Run();
+  // Fills counts and results of plain points.
+  void RunPlain();
+  // Fills counts, results, the front, what is kept out; `plain` is what
+  // RunPlain has filled.
+  void Run(const PlanOutcome& plain);
 
  private:
   struct OpenGroup {
@@ -42,6 +48,9 @@ class PlanSearch {
              std::tie(other.score, other.order);
     }
   };
+
+  // All of a group but its schedule, and what orders its passes.
+  using SameKey = std::pair<std::array<int64_t, 11>, const void*>;
 
   struct OpenPoint {
     double score = 0;
@@ -59,6 +68,7 @@ class PlanSearch {
   // What became of one point.
   struct Tried {
     absl::Status status;
+    bool is_done = false;  // not where the search was stopped before
     bool fits = true;
     double bytes = 0;
     PlanResult result;
@@ -75,19 +85,35 @@ class PlanSearch {
   }
 
   void MakeGroups();
+  bool MustStop() const {
+    return options_.stops && options_.stops() != PlanCut::kNone;
+  }
+  int64_t tried() const {
+    return outcome_.counts.tried + outcome_.counts.plain;
+  }
+  bool IsSpent() const {
+    return options_.most_tried > 0 && tried() >= options_.most_tried;
+  }
+  void Report() const;
 
+  // The margin needs a second.
+  size_t exact() const { return std::max(2, options_.top); }
   // What a point must not exceed to be among the best, or to be confirmed.
   double Threshold() const {
-    if (best_.size() < kExact) return std::numeric_limits<double>::infinity();
-    return std::max(*best_.rbegin(), widened_);
+    double most = most_;
+    if (best_.size() >= exact()) most = std::min(most, *best_.rbegin());
+    return std::max(most, widened_);
   }
 
   bool IsOut(double score) const {
     return score * (1 - kBoundRounding) > Threshold();
   }
 
-  // Until every group and point that is left is out.
+  // Until every group and point that is left is out, or the search is cut.
   void Explore();
+  void CutHere(PlanCut cut);
+  // Leaves out groups that run the same passes as one that was opened.
+  void DropSame(std::vector<const OpenGroup*>* batch);
   // Points of groups whose own bounds do not keep them out.
   enum class Which { kAll, kWithout, kWith };
   void OpenGroups(double until);
@@ -120,16 +146,19 @@ class PlanSearch {
   // On simgrid everything is slower; what fast finds within this of the best
   // is looked at, at most.
   static constexpr double kMostWidened = 1.02;
-  // So many of the best are those of the whole space.
-  static constexpr size_t kExact = 10;
 
   PlanOutcome& outcome_;
   PlanSpace& space_;
-  PlanBounds bounds_;
+  PlanBounds& bounds_;
   const PlanOptions& options_;
   RunContext& context_;
+  const PlanOutcome* plain_ = nullptr;  // null: looks at these alone
+  std::optional<double> left_;          // score below which nothing is left
   std::vector<OpenGroup> groups_;
   size_t next_group_ = 0;
+  // Those that were opened, one for each order of passes.
+  std::map<SameKey, const OpenGroup*> firsts_;
+  std::map<int64_t, std::vector<std::string>> same_;  // names, by their order
   // Groups whose points with copies wait until enough of those without say how
   // fast a step must be.
   std::deque<const OpenGroup*> waiting_;
@@ -141,7 +170,10 @@ class PlanSearch {
   std::set<int64_t> failed_;
   std::vector<PlanResult> results_;
   double first_ = std::numeric_limits<double>::infinity();
-  std::multiset<double> best_;  // scores, kExact of them at most
+  size_t first_at_ = 0;         // index of the result with that score
+  std::multiset<double> best_;  // scores, exact() of them at most
+  // Score that enough plain points have at most.
+  double most_ = std::numeric_limits<double>::infinity();
   double widened_ = 0;
 };
 

@@ -36,13 +36,6 @@ ScheduleParams SmallParams(int pp, int vpp, int microbatches) {
   return params;
 }
 
-bool SameOrders(const Schedule& one, const Schedule& other) {
-  for (int rank = 0; rank < one.pp(); ++rank) {
-    if (one.order(rank) != other.order(rank)) return false;
-  }
-  return true;
-}
-
 // Does the order change when costs come?
 bool IsPlanner(const std::string& name, int vpp) {
   ScheduleParams params = SmallParams(4, vpp, 8);
@@ -55,12 +48,31 @@ bool IsPlanner(const std::string& name, int vpp) {
                     .hop = 0.1,
                     .given = true};
     const absl::StatusOr<Schedule> timed = BuildSchedule(name, params);
-    if (!timed.ok() || !SameOrders(*plain, *timed)) return true;
+    if (!timed.ok() || !RunAlike(*plain, *timed)) return true;
   }
   return false;
 }
 
 }  // namespace
+
+bool RunAlike(const Schedule& one, const Schedule& other) {
+  if (one.pp() != other.pp() || one.vpp() != other.vpp() ||
+      one.microbatches != other.microbatches || one.slices != other.slices ||
+      one.unit != other.unit || one.update_every != other.update_every ||
+      one.directions != other.directions || one.backward != other.backward ||
+      one.gaps != other.gaps) {
+    return false;
+  }
+  for (int stage = 0; stage < one.stages(); ++stage) {
+    if (one.placement.RankOf(stage) != other.placement.RankOf(stage)) {
+      return false;
+    }
+  }
+  for (int rank = 0; rank < one.pp(); ++rank) {
+    if (one.order(rank) != other.order(rank)) return false;
+  }
+  return true;
+}
 
 const std::vector<PlanAxis>& PlanAxes() {
   static const auto* axes = new std::vector<PlanAxis>{
@@ -184,6 +196,10 @@ absl::Status PlanSpace::ChooseSchedules() {
     schedules_.push_back(row->name);
     is_planner_.push_back(planner);
     default_vpp_.push_back(row->default_vpp);
+    is_plain_.push_back(row->name == "1f1b" || row->name == "interleaved-1f1b");
+  }
+  if (std::find(is_plain_.begin(), is_plain_.end(), true) == is_plain_.end()) {
+    is_plain_.assign(schedules_.size(), true);
   }
   return absl::OkStatus();
 }
@@ -279,7 +295,27 @@ std::vector<PlanPoint> PlanSpace::PointsOf(const PlanGroup& group) const {
   return points;
 }
 
-void PlanSpace::AddGroups(const PlanGroup& degrees,
+bool PlanSpace::IsPlain(const PlanGroup& group) const {
+  if (!is_plain_[group.schedule]) return false;
+  // Layouts without layers that are left over come first if none is even.
+  const std::vector<PlanLayout>& layouts = Layouts(group.pp, group.vpp);
+  const auto plain = [](const PlanLayout& layout) {
+    return layout.name.rfind("ends", 0) != 0 ||
+           std::count(layout.name.begin(), layout.name.end(), ' ') == 2;
+  };
+  const auto first = std::find_if(layouts.begin(), layouts.end(), plain);
+  return group.layout ==
+         (first == layouts.end() ? 0 : std::distance(layouts.begin(), first));
+}
+
+bool PlanSpace::IsPlain(const PlanPoint& point) const {
+  const bool can_stay = std::find(offloads_.begin(), offloads_.end(),
+                                  OffloadMode::kNone) != offloads_.end();
+  return IsPlain(point.group) &&
+         (!can_stay || point.offload == OffloadMode::kNone);
+}
+
+void PlanSpace::AddGroups(const PlanGroup& degrees, bool plain,
                           std::vector<PlanGroup>* groups) {
   const int64_t batch = request_.global_batch / degrees.dp;
   const auto sizes =
@@ -296,6 +332,7 @@ void PlanSpace::AddGroups(const PlanGroup& degrees,
       continue;
     }
     for (size_t index = 0; index < schedules_.size(); ++index) {
+      if (plain && !is_plain_[index]) continue;
       group.schedule = static_cast<int16_t>(index);
       for (const int vpp : ChunksOf(group.schedule)) {
         if (group.pp == 1 && vpp > 1) continue;
@@ -313,6 +350,7 @@ void PlanSpace::AddGroups(const PlanGroup& degrees,
         const size_t layouts = Layouts(group.pp, vpp).size();
         for (size_t layout = 0; layout < layouts; ++layout) {
           group.layout = static_cast<int16_t>(layout);
+          if (plain && !IsPlain(group)) continue;
           for (const Recompute recompute : recomputes_) {
             group.recompute = recompute;
             groups->push_back(group);
@@ -329,7 +367,7 @@ std::vector<int> PlanSpace::ChunksOf(int schedule) const {
                 [&](int64_t vpp) { return usual == 1 ? vpp == 1 : vpp >= 2; });
 }
 
-std::vector<PlanGroup> PlanSpace::Groups() {
+std::vector<PlanGroup> PlanSpace::Groups(bool plain) {
   std::vector<PlanGroup> groups;
   const int64_t tokens =
       model() == nullptr ? 0 : probe_.prepared_model->training.sequence;
@@ -374,7 +412,7 @@ std::vector<PlanGroup> PlanSpace::Groups() {
                        .cp = static_cast<int16_t>(cp),
                        .ep = static_cast<int16_t>(ep),
                        .pp = static_cast<int16_t>(pp)},
-                      &groups);
+                      plain, &groups);
           }
         }
       }

@@ -64,7 +64,11 @@ struct PlanPoint {
   PlanGroup group;
   DataParallel data_parallel = DataParallel::kNone;
   OffloadMode offload = OffloadMode::kNone;
+  friend bool operator==(const PlanPoint&, const PlanPoint&) = default;
 };
+
+// Do both run the same passes in the same order, whatever they are called?
+bool RunAlike(const Schedule& one, const Schedule& other);
 
 // What a schedule is at one size.
 struct ScheduleFacts {
@@ -98,8 +102,12 @@ class PlanSpace {
   bool is_planner(int schedule) const { return is_planner_[schedule]; }
   const std::vector<OffloadMode>& offloads() const { return offloads_; }
 
-  // All groups, in a fixed order.
-  std::vector<PlanGroup> Groups();
+  // All groups, or those with plain points, in a fixed order.
+  std::vector<PlanGroup> Groups(bool plain = false);
+  // Plain is what every framework runs: 1F1B or interleaved 1F1B, layers as
+  // even as they can be, no copies; of an axis that allows none of these, all.
+  bool IsPlain(const PlanGroup& group) const;
+  bool IsPlain(const PlanPoint& point) const;
   // The points of a group, none-offloaded ones of a sharding first.
   std::vector<PlanPoint> PointsOf(const PlanGroup& group) const;
   int64_t NumPoints(const PlanGroup& group) const {
@@ -131,7 +139,8 @@ class PlanSpace {
   std::vector<int> ChunksOf(int schedule) const;
   int NumShardings(const PlanGroup& group, int directions) const;
   void MakeLayouts(int pp, int vpp);
-  void AddGroups(const PlanGroup& degrees, std::vector<PlanGroup>* groups);
+  void AddGroups(const PlanGroup& degrees, bool plain,
+                 std::vector<PlanGroup>* groups);
 
   PlanRequest request_;
   PreparedRun probe_;
@@ -139,6 +148,7 @@ class PlanSpace {
   int nodes_ = 1;
   std::vector<std::string> schedules_;
   std::vector<bool> is_planner_;
+  std::vector<bool> is_plain_;  // [schedule]
   std::vector<int> default_vpp_;
   std::vector<DataParallel> shardings_;
   std::vector<OffloadMode> offloads_;

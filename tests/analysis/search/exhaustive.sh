@@ -21,7 +21,7 @@ while (($#)); do
     *) spaces+=("$1"); shift ;;
   esac
 done
-((${#spaces[@]})) || spaces=(dense-8 dense-16 uneven-8 braided-8 copies-8)
+((${#spaces[@]})) || spaces=(dense-8 dense-16 uneven-8 braided-8 copies-8 names-8)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -203,6 +203,8 @@ for space in "${spaces[@]}"; do
       offloads='none selective full'
       schedules=('1f1b:1' 'zb-h1:1' 'interleaved-1f1b:2')
       more=(--set "strategy.sequence=32768") ;;
+    names-8) model=llama3-8b nodes=1 devices=8 batch=16 layers=32
+      schedules=('1f1b:1' 'zb-h1:1' 'zb-h2:1' 'gis:2' 'interleaved-zb:2') ;;
     *) echo "unknown space $space" >&2; exit 2 ;;
   esac
   base=(--model "$model" --system dgx-h100 --nodes "$nodes" --analytic
@@ -223,10 +225,13 @@ for space in "${spaces[@]}"; do
     --fix cp=1 --fix "offload=${offloads// /,}" \
     --fix "schedule=$(IFS=,; echo "${names[*]}")" \
     --fix "vpp=$(printf '%s\n' "${chunks[@]}" | sort -nu | paste -sd,)" --json > "$work/plan.json" || true
-  # The first ten, so as `ranked` and the sweep have them.
-  verdict=$(python3 - "$work/times" "$work/plan.json" << 'END'
+  # The first ten, so as `ranked` and the sweep have them; schedules that print
+  # the same order are one.
+  verdict=$(python3 - "$work/times" "$work/plan.json" "$program" << 'END'
+import functools
 import json
 import re
+import subprocess
 import sys
 
 with open(sys.argv[1]) as file:
@@ -238,9 +243,32 @@ def without(flags):
     return re.sub('--offload [a-z]+', '--offload none', flags)
 
 
+@functools.lru_cache(None)
+def order(schedule, pp, vpp, microbatches):
+    return subprocess.run(
+        [sys.argv[3], 'schedule', schedule, '--pp', pp, '--vpp', vpp,
+         '--microbatches', microbatches],
+        check=True, capture_output=True).stdout
+
+
+def alike(flags):
+    words = flags.split()
+    row = dict(zip(words[::2], words[1::2]))
+    return (order(row.pop('--schedule'), row['--pp'], row['--vpp'],
+                  row['--microbatches']), tuple(sorted(row.items())))
+
+
 # If a run fits without copies, plan does not look at it with them.
-swept = sorted(float(seconds) for seconds, flags in rows
-               if flags == without(flags) or without(flags) not in fit)[:10]
+swept = []
+seen = set()
+for seconds, flags in sorted((float(row[0]), row[1]) for row in rows):
+    if flags != without(flags) and without(flags) in fit:
+        continue
+    if len(swept) == 10:
+        break
+    if alike(flags) not in seen:
+        seen.add(alike(flags))
+        swept.append(seconds)
 with open(sys.argv[2]) as file:
     plan = [row['iteration_s'] for row in json.load(file)['ranked']][:10]
 print(plan[0] if plan else 'none', end=' ')

@@ -124,6 +124,25 @@ TEST_CASE("plan: no bound is above the step, whatever collectives run",
   }
 }
 
+// What experts send is most of what such a step takes.
+TEST_CASE("plan: bounds count what experts send, and no more", "[search]") {
+  PlanRequest request = Request("ring");
+  request.base.model.preset = "qwen3-30b-a3b";
+  request.fixed["cp"] = {"1"};
+  request.fixed["tp"] = {"1", "2"};
+  request.fixed["pp"] = {"1", "2"};
+  int near = 0;
+  int split = 0;
+  ForEachRun(request, [&](const PlanSpace&, PlanBounds* bounds,
+                          const PlanPoint& point, const SimulatedRun& run) {
+    if (point.data_parallel != DataParallel::kFsdp) return;
+    near += bounds->StepSeconds(point) > 0.8 * run.report.iteration_s;
+    split += point.group.ep > 1;
+  });
+  CHECK(near > 0);
+  CHECK(split > 0);
+}
+
 TEST_CASE("plan: no bound is above the step or the memory of a framework",
           "[search]") {
   for (const Framework framework :

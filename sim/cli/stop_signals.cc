@@ -1,0 +1,33 @@
+#include "sim/cli/stop_signals.h"
+
+namespace pipewright {
+namespace {
+
+volatile sig_atomic_t stop_signal = 0;
+
+void TakeStop(int signal) { stop_signal = signal; }
+
+}  // namespace
+
+StopSignals::StopSignals(Second second) {
+  stop_signal = 0;
+  struct sigaction take {};
+  take.sa_handler = &TakeStop;
+  // Who lets the process end has nothing to wake up from a call for.
+  if (second == Second::kEnds) take.sa_flags = SA_RESETHAND | SA_RESTART;
+  ::sigaction(SIGINT, &take, &old_[0]);
+  ::sigaction(SIGTERM, &take, &old_[1]);
+  struct sigaction ignore {};
+  ignore.sa_handler = SIG_IGN;
+  ::sigaction(SIGXFSZ, &ignore, &old_[2]);
+}
+
+StopSignals::~StopSignals() {
+  ::sigaction(SIGINT, &old_[0], nullptr);
+  ::sigaction(SIGTERM, &old_[1], nullptr);
+  ::sigaction(SIGXFSZ, &old_[2], nullptr);
+}
+
+bool StopSignals::Taken() { return stop_signal != 0; }
+
+}  // namespace pipewright

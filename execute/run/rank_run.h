@@ -252,7 +252,7 @@ class RankRun {
 
   Meetings meetings_;
   std::map<std::pair<int, int64_t>, Combined> combined_;
-  absl::flat_hash_map<int32_t, std::deque<Payload>> pulled_;  // [side op]
+  absl::flat_hash_map<int32_t, int> pulled_;  // [side op]: answers to use
   struct Copied {
     absl::Status status;
     double time_s = 0;

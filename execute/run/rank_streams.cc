@@ -278,21 +278,17 @@ absl::StatusOr<bool> RankRun::TrySideOp(Issued& issued, double* stream_s) {
     if (!reached) return false;
     if (clock_->network_given()) end_s = issued.start_s + seconds;
   } else if (IsOneSided(op.kind)) {
+    // Lower() makes none of these: they take time and move no data.
     const Address peer = {(self_.replica + op.peer_offset) % program_.replicas,
                           op.peer};
-    if (begins && op.kind == OpKind::kPush) {
-      SendTo(peer, {.kind = RankMessage::Kind::kPush,
-                    .index = index,
-                    .payload = worker_.GivePush(index)});
-    } else if (op.kind == OpKind::kPull) {
-      if (begins) {
-        SendTo(peer, {.kind = RankMessage::Kind::kPull, .index = index});
-      }
-      std::deque<Payload>& pulled = pulled_[index];
-      if (pulled.empty()) return false;
-      worker_.TakePulled(index, std::move(pulled.front()));
-      pulled.pop_front();
+    const bool pulls = op.kind == OpKind::kPull;
+    if (begins) {
+      SendTo(peer, {.kind = pulls ? RankMessage::Kind::kPull
+                                  : RankMessage::Kind::kPush,
+                    .index = index});
     }
+    if (pulls && pulled_[index] == 0) return false;
+    if (pulls) --pulled_[index];
     end_s = clock_->network_given() ? issued.start_s + seconds : clock_->Now();
   } else if (UsesHost(op.kind) && !clock_->computed()) {
     PW_ASSIGN_OR_RETURN(const bool ended, TryBeside(op, issued, &end_s));

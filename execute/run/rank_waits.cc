@@ -354,15 +354,12 @@ absl::Status RankRun::Take(RankMessage message) {
       return absl::OkStatus();
     case RankMessage::Kind::kPull:
       SendTo(message.from,
-             {.kind = RankMessage::Kind::kPulled,
-              .index = message.index,
-              .payload = worker_.ServePull(message.from, message.index)});
+             {.kind = RankMessage::Kind::kPulled, .index = message.index});
       return absl::OkStatus();
     case RankMessage::Kind::kPulled:
-      pulled_[message.index].push_back(std::move(message.payload));
+      ++pulled_[message.index];
       return absl::OkStatus();
     case RankMessage::Kind::kPush:
-      worker_.TakePush(message.from, message.index, std::move(message.payload));
       return absl::OkStatus();
     case RankMessage::Kind::kCopied: {
       Copied copied = {

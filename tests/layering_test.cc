@@ -135,7 +135,6 @@ const std::set<std::string>& SeeProgram() {
   static const std::set<std::string> headers = {
       "execute/run/arrivals.h",
       "execute/run/rank_run.h",
-      "execute/train/model_worker.h",
       "sim/engine/event_beside.h",
       "sim/engine/event_exchanges.h",
       "sim/engine/event_meetings.h",

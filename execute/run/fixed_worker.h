@@ -40,10 +40,6 @@ class FixedWorker : public Worker {
   absl::Status TakeParts(int32_t, int, const std::vector<Payload>&) override {
     return absl::OkStatus();
   }
-  Payload ServePull(Address, int32_t) override { return {}; }
-  void TakePulled(int32_t, Payload) override {}
-  Payload GivePush(int32_t) override { return {}; }
-  void TakePush(Address, int32_t, Payload) override {}
   void StartReach(int32_t, std::function<void(absl::Status)> ended) override {
     ended(absl::OkStatus());
   }

@@ -29,12 +29,12 @@ absl::StatusOr<bool> RankRun::TryCollective(const SideOp& op, Issued& issued) {
         meetings_.Arrive(op.group, issued.meeting, self_, std::move(part));
         continue;
       }
-      SendTo({members[member].replica, members[member].rank},
-             {.kind = RankMessage::Kind::kArrive,
-              .index = op.group,
-              .number = issued.meeting,
-              .time_s = part.time_s,
-              .payload = std::move(part.payload)});
+      waits_.SendTo({members[member].replica, members[member].rank},
+                    {.kind = RankMessage::Kind::kArrive,
+                     .index = op.group,
+                     .number = issued.meeting,
+                     .time_s = part.time_s,
+                     .payload = std::move(part.payload)});
     }
   }
   std::vector<Meetings::Part> came =
@@ -71,12 +71,12 @@ absl::StatusOr<bool> RankRun::TryCombined(const SideOp& op, Issued& issued) {
     const uint64_t bytes = collective->give.front().bytes;
     for (int member = 0; member < count; ++member) {
       if (member == self) continue;
-      SendTo({members[member].replica, members[member].rank},
-             {.kind = RankMessage::Kind::kArrive,
-              .index = op.group,
-              .key = bytes,
-              .number = issued.meeting,
-              .time_s = issued.start_s});
+      waits_.SendTo({members[member].replica, members[member].rank},
+                    {.kind = RankMessage::Kind::kArrive,
+                     .index = op.group,
+                     .key = bytes,
+                     .number = issued.meeting,
+                     .time_s = issued.start_s});
     }
     meetings_.Arrive(op.group, issued.meeting, self_,
                      {.time_s = issued.start_s, .bytes = bytes});
@@ -93,7 +93,7 @@ absl::StatusOr<bool> RankRun::TryCombined(const SideOp& op, Issued& issued) {
       combined.collective->bytes.push_back(part.bytes);
     }
     combined.begun = true;
-    ++traffic_.under_way;
+    waits_.BeginOwn();
     endpoint_.Combine(combined.collective);
   }
   if (!combined.ended) return false;

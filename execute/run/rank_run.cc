@@ -12,15 +12,6 @@
 namespace pipewright {
 namespace {
 
-bool HasOneSided(const Program& program) {
-  for (const RankProgram& rank : program.ranks) {
-    for (const SideOp& op : rank.side_ops) {
-      if (IsOneSided(op.kind)) return true;
-    }
-  }
-  return false;
-}
-
 std::vector<std::vector<Member>> GroupsOf(const Program& program,
                                           int32_t replica) {
   std::vector<std::vector<Member>> groups;
@@ -44,12 +35,13 @@ RankRun::RankRun(const Program& program, Address self,
       options_(std::move(options)),
       holds_(program.wait_rule != WaitRule::kBuffered),
       frees_(HasKind(*rank().order, PassKind::kFree)),
-      one_sided_(HasOneSided(program)),
       sequence_(rank()),
       hook_ends_(rank().hooks.size()),
-      meetings_(GroupsOf(program, self.replica), self) {
-  traffic_.sent.resize(static_cast<size_t>(program.replicas) * program.pp());
-}
+      meetings_(GroupsOf(program, self.replica), self),
+      waits_(
+          program, self, endpoint, options_,
+          [this](RankMessage message) { return Take(std::move(message)); },
+          [this] { return Blocked(); }) {}
 
 absl::Status RankRun::Run() {
   const absl::Status ran = WithoutExceptions([this] { return RunAll(); });
@@ -58,7 +50,7 @@ absl::Status RankRun::Run() {
   if (!ran.ok() && ran.code() != absl::StatusCode::kFailedPrecondition &&
       ran.code() != absl::StatusCode::kUnavailable &&
       ran.code() != absl::StatusCode::kAborted) {
-    Tell(RankMessage::Kind::kFailed, ran.message());
+    waits_.Tell(RankMessage::Kind::kFailed, ran.message());
   }
   return ran;
 }
@@ -76,8 +68,7 @@ absl::Status RankRun::RunAll() {
     PW_RETURN_IF_ERROR(CheckLateCame(iteration));
     PW_RETURN_IF_ERROR(worker_.EndIteration(iteration));
   }
-  ended_ = true;
-  return AwaitOthers();
+  return waits_.AwaitOthers();
 }
 
 // A fault that has not acted would look harmless.
@@ -102,7 +93,7 @@ absl::Status RankRun::RunStart(const Start& start) {
   position_ = sequence_.begin();
   PW_RETURN_IF_ERROR(worker_.BeginStart(start));
   while (true) {
-    PW_RETURN_IF_ERROR(Poll());
+    PW_RETURN_IF_ERROR(waits_.Poll());
     wake_s_ = std::numeric_limits<double>::infinity();
     PW_ASSIGN_OR_RETURN(const bool progress, Step());
     if (progress) continue;
@@ -151,6 +142,11 @@ bool RankRun::Ended() const {
   return pending_ == 0 || !wants_all;
 }
 
+absl::Status RankRun::Wait() {
+  if (wake_s_ == std::numeric_limits<double>::infinity()) return waits_.Wait();
+  return waits_.WaitFor(wake_s_ - clock_->Now() - kSpin_s);
+}
+
 bool RankRun::Due(double date_s) {
   if (clock_->Reached(date_s)) return true;
   wake_s_ = std::min(wake_s_, date_s);
@@ -163,7 +159,7 @@ void RankRun::EndedAt(int iteration, double end_s) {
 
 std::string RankRun::Blocked() const {
   const std::string who = RankName(program_, self_);
-  if (ended_) return absl::StrCat(who, " has ended");
+  if (waits_.ended()) return absl::StrCat(who, " has ended");
   const auto side_op = [&](const SideSequence::Item& item) {
     Op op = {.kind = rank().side_ops[item.side_op].kind,
              .rank = self_.rank,
@@ -203,6 +199,80 @@ std::string RankRun::Blocked() const {
   }
   return absl::StrCat(who, ", iteration ", start_.iteration, ", position ",
                       position_, ": waits for ", absl::StrJoin(waits, "; "));
+}
+
+// Does it speak of something that is there? Another process may be out of
+// order.
+bool RankRun::Knows(const RankMessage& message) const {
+  size_t known = std::numeric_limits<int32_t>::max();
+  if (message.kind == RankMessage::Kind::kArrive) known = meetings_.groups();
+  if (message.kind == RankMessage::Kind::kPulled) {
+    known = rank().side_ops.size();
+  } else if (message.kind == RankMessage::Kind::kPull ||
+             message.kind == RankMessage::Kind::kPush) {
+    known = program_.OfReplica(message.from.replica)
+                .ranks[message.from.rank]
+                .side_ops.size();
+  }
+  return static_cast<size_t>(message.index) < known;
+}
+
+absl::Status RankRun::Take(RankMessage message) {
+  if (!Knows(message)) {
+    return absl::UnavailableError(
+        absl::StrCat(RankName(program_, message.from),
+                     " has sent what no rank of this run sends"));
+  }
+  if (options_.record != nullptr && message.kind != RankMessage::Kind::kPull &&
+      message.kind != RankMessage::Kind::kPush &&
+      message.kind != RankMessage::Kind::kCopied) {
+    RankMessage told = message;
+    told.payload = {};
+    options_.record->messages.push_back(std::move(told));
+  }
+  switch (message.kind) {
+    case RankMessage::Kind::kToken:
+    case RankMessage::Kind::kSendReady:
+    case RankMessage::Kind::kTakeReady: {
+      const double time_s = clock_->network_given()
+                                ? message.time_s
+                                : std::max(message.time_s, clock_->Now());
+      Arrivals& tokens = message.kind == RankMessage::Kind::kToken ? tokens_
+                         : message.kind == RankMessage::Kind::kSendReady
+                             ? send_ready_
+                             : take_ready_;
+      tokens.Push(message.index, message.key,
+                  {message.start_s, time_s, std::move(message.payload)});
+      return absl::OkStatus();
+    }
+    case RankMessage::Kind::kArrive:
+      meetings_.Arrive(message.index, message.number, message.from,
+                       {.time_s = message.time_s,
+                        .payload = std::move(message.payload),
+                        .bytes = message.key});
+      return absl::OkStatus();
+    case RankMessage::Kind::kCombined:
+      combined_.at({message.index, message.number}).ended = true;
+      return absl::OkStatus();
+    case RankMessage::Kind::kPull:
+      waits_.SendTo(message.from, {.kind = RankMessage::Kind::kPulled,
+                                   .index = message.index});
+      return absl::OkStatus();
+    case RankMessage::Kind::kPulled:
+      ++pulled_[message.index];
+      return absl::OkStatus();
+    case RankMessage::Kind::kPush:
+      return absl::OkStatus();
+    case RankMessage::Kind::kCopied:
+      ended_beside_[message.number] = {
+          message.payload.bytes == 0
+              ? absl::OkStatus()
+              : absl::InternalError(TextOf(message.payload)),
+          message.time_s};
+      return absl::OkStatus();
+    default:
+      return absl::InternalError("a message of a kind that nobody sends");
+  }
 }
 
 void RankRun::Trace(const Start& start, TraceOp op) {

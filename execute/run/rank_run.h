@@ -7,10 +7,9 @@
 // (SideSequence), as the simulating engines do. Data is the Worker's, time the
 // Clock's, delivery the Endpoint's.
 //
-// Parts: rank_run.cc is the loop, rank_waits.cc waits for others and finds out
-// when nothing will come, rank_passes.cc the compute stream, rank_streams.cc
-// the others, rank_meetings.cc collectives, rank_transfers.cc transfers that
-// hold their ranks.
+// Parts: rank_run.cc is the loop and what messages do, rank_passes.cc the
+// compute stream, rank_streams.cc the others, rank_meetings.cc collectives,
+// rank_transfers.cc transfers that hold their ranks.
 #pragma once
 
 #include <array>
@@ -20,18 +19,16 @@
 #include <limits>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "execute/run/arrivals.h"
 #include "execute/run/clock.h"
 #include "execute/run/faults.h"
 #include "execute/run/rank_record.h"
+#include "execute/run/rank_waits.h"
 #include "execute/run/worker.h"
 #include "execute/transport/transport.h"
 #include "sim/base/fifo.h"
@@ -80,7 +77,6 @@ class RankRun {
   std::vector<TraceOp>& ops() { return ops_; }
 
  private:
-  using RankKey = std::pair<int32_t, int32_t>;  // replica, rank
   // A side of a transfer that holds the rank, once it is posted.
   struct Held {
     Handshake side;
@@ -97,7 +93,7 @@ class RankRun {
     int64_t meeting = 0;   // that it has come to; 0: not yet
     bool started = false;  // inputs are taken; a pull is under way
     double start_s = 0;
-    int64_t beside = 0;  // number of the thread's work; 0: none
+    int64_t beside = 0;  // number of a thread's work; 0: none
     bool done = false;   // in a stream that does not run in order
   };
   struct Combined {
@@ -116,39 +112,11 @@ class RankRun {
   // Something of `iteration` has ended.
   void EndedAt(int iteration, double end_s);
 
-  // What a rank has done by the time at which it waits.
-  struct Traffic {
-    std::vector<int64_t> sent;  // [rank of all]: messages that carry it on
-    int64_t taken = 0;          // how many of all ranks'
-    int64_t under_way = 0;  // copies and collectives of its own, not yet ended
-    bool goes_on = false;   // at a date that it waits for
-
-    friend bool operator==(const Traffic&, const Traffic&) = default;
-  };
-
-  // rank_waits.cc
-  absl::Status AwaitOthers();
-  absl::Status Wait();
-  absl::Status Poll();
+  // What carries the run on.
   absl::Status Take(RankMessage message);
   bool Knows(const RankMessage& message) const;
-  absl::Status AskOthers();
-  absl::Status CheckPatience(Address other);
-  absl::Status AwaitAnswers();
-  std::vector<Address> Unanswered() const;
-  bool NothingComes(const std::map<RankKey, Traffic>& traffic) const;
-  absl::Status GiveUp(const std::string& text);
-  std::string TrafficText(bool goes_on) const;
-  Traffic TrafficOf(const Payload& payload) const;
-  void SendTo(Address to, RankMessage message);
-  size_t IndexOf(Address address) const {
-    return static_cast<size_t>(address.replica) * program_.pp() + address.rank;
-  }
-  absl::Status WaitForWake();
-  void Answer(bool goes_on);
-  void Tell(RankMessage::Kind kind, absl::string_view text);
-  std::vector<Address> Others() const;
-  absl::Status EndedFromOutside();
+  // Until a message comes, or until it goes on by itself.
+  absl::Status Wait();
   absl::Status CheckLateCame(int iteration) const;
 
   // rank_passes.cc
@@ -172,7 +140,8 @@ class RankRun {
   bool TakeSideInputs(const SideOp& op, Issued& issued, double stream_s);
   absl::StatusOr<double> RunOwn(const SideOp& op, Issued& issued);
   absl::StatusOr<bool> DrainUnordered(Stream stream);
-  std::function<void(absl::Status)> TellsEnd(Stream stream, int64_t number);
+  std::function<void(absl::Status)> BeginBeside(Issued& issued);
+  absl::StatusOr<bool> HasEnded(const Issued& issued, double* end_s);
   absl::StatusOr<bool> TryBeside(const SideOp& op, Issued& issued,
                                  double* end_s);
   const RankRecord::Block* TakenBlock();
@@ -221,8 +190,7 @@ class RankRun {
   const std::shared_ptr<Clock> clock_;
   const RankRunOptions options_;
   const bool holds_;
-  const bool frees_;      // FREE gives memory back, not the end of an O
-  const bool one_sided_;  // who has ended still serves the others
+  const bool frees_;  // FREE gives memory back, not the end of an O
 
   SideSequence sequence_;
   Start start_;
@@ -252,26 +220,14 @@ class RankRun {
 
   Meetings meetings_;
   std::map<std::pair<int, int64_t>, Combined> combined_;
-  absl::flat_hash_map<int32_t, std::deque<Payload>> pulled_;  // [side op]
-  struct Copied {
-    absl::Status status;
-    double time_s = 0;
-  };
-  std::array<std::deque<Copied>, kNumStreams> copied_;
-  int64_t beside_ = 0;                         // works that threads were given
-  std::map<int64_t, Copied> ended_beside_;     // [Issued::beside]
+  std::map<int32_t, int> pulled_;  // [side op]: answers to use
+  int64_t beside_ = 0;             // works that threads were given
+  // [Issued::beside]: what it gave, and when.
+  std::map<int64_t, std::pair<absl::Status, double>> ended_beside_;
   std::array<size_t, kNumStreams> copying_{};  // place in the queue
 
-  int64_t taken_ = 0;  // messages that carry the run on, its own too
-  Traffic traffic_;
-  int64_t question_ = 0;                // the last that was asked
-  std::map<RankKey, Traffic> answers_;  // to it
-  std::map<RankKey, Traffic> stalled_;  // when it last led to nothing
-  std::map<RankKey, Traffic> last_;     // traffic of those that have ended
-  std::vector<std::pair<Address, int64_t>> asked_;  // by whom, question
-  std::set<RankKey> done_;  // others that need nothing more
-  int64_t sent_ = 0;        // to other ranks in this iteration
-  bool ended_ = false;
+  RankWaits waits_;
+  int64_t sent_ = 0;  // to other ranks in this iteration
 
   RankTimes times_of_first_;
   double pass_end_s_ = 0;

@@ -105,20 +105,20 @@ void RankRun::StartCopies(Stream stream) {
     issued.start_s = clock_->Now();
     ++copying_[index];
     worker_.StartCopy(issued.pass, LaneOf(issued.pass).stage,
-                      TellsEnd(stream, 0));
+                      BeginBeside(issued));
   }
 }
 
-// What a thread beside the rank's own calls when its work is over.
-std::function<void(absl::Status)> RankRun::TellsEnd(Stream stream,
-                                                    int64_t number) {
+// A thread beside the rank's own gets what is issued; what it calls when its
+// work is over.
+std::function<void(absl::Status)> RankRun::BeginBeside(Issued& issued) {
+  issued.beside = ++beside_;
   endpoint_.Pending(1);
-  ++traffic_.under_way;
+  waits_.BeginOwn();
   // The run may be over before the thread: nothing of it here.
   return [endpoint = &endpoint_, clock = clock_, self = self_,
-          index = static_cast<int32_t>(stream), number](absl::Status ended) {
+          number = issued.beside](absl::Status ended) {
     RankMessage message = {.kind = RankMessage::Kind::kCopied,
-                           .index = index,
                            .number = number,
                            .time_s = clock->Now()};
     if (!ended.ok()) message.payload = HostPayload(ended.message());
@@ -127,25 +127,29 @@ std::function<void(absl::Status)> RankRun::TellsEnd(Stream stream,
   };
 }
 
+absl::StatusOr<bool> RankRun::HasEnded(const Issued& issued, double* end_s) {
+  const auto ended = ended_beside_.find(issued.beside);
+  if (ended == ended_beside_.end()) return false;
+  PW_RETURN_IF_ERROR(ended->second.first);
+  *end_s = ended->second.second;
+  ended_beside_.erase(ended);
+  return true;
+}
+
 // A thread does it: the host's work where time is real, and what goes to
 // owners, so that the rank hears others meanwhile. False until it has.
 absl::StatusOr<bool> RankRun::TryBeside(const SideOp& op, Issued& issued,
                                         double* end_s) {
   if (issued.beside == 0) {
-    issued.beside = ++beside_;
-    const auto ended = TellsEnd(op.stream, issued.beside);
+    const auto ended = BeginBeside(issued);
     if (IsOneSided(op.kind)) {
       worker_.StartReach(issued.item.side_op, ended);
     } else {
       worker_.StartSideOp(issued.item.side_op, issued.start, ended);
     }
   }
-  const auto ended = ended_beside_.find(issued.beside);
-  if (ended == ended_beside_.end()) return false;
-  PW_RETURN_IF_ERROR(ended->second.status);
-  *end_s = ended->second.time_s;
-  ended_beside_.erase(ended);
-  if (IsOneSided(op.kind)) return true;
+  PW_ASSIGN_OR_RETURN(const bool ended, HasEnded(issued, end_s));
+  if (!ended || IsOneSided(op.kind)) return ended;
   if (options_.record != nullptr) {
     options_.record->beside[static_cast<size_t>(op.stream)].push_back(
         *end_s - issued.start_s);
@@ -171,11 +175,8 @@ absl::StatusOr<bool> RankRun::TryCopy(Issued& issued, double* stream_s) {
     end_s = issued.start_s + seconds;
   } else {
     StartCopies(stream);
-    std::deque<Copied>& copied = copied_[index];
-    if (copied.empty()) return false;
-    PW_RETURN_IF_ERROR(copied.front().status);
-    end_s = copied.front().time_s;
-    copied.pop_front();
+    PW_ASSIGN_OR_RETURN(const bool ended, HasEnded(issued, &end_s));
+    if (!ended) return false;
     --copying_[index];
     issued.start_s = std::max(issued.start_s, *stream_s);
     seconds = end_s - issued.start_s;
@@ -278,21 +279,17 @@ absl::StatusOr<bool> RankRun::TrySideOp(Issued& issued, double* stream_s) {
     if (!reached) return false;
     if (clock_->network_given()) end_s = issued.start_s + seconds;
   } else if (IsOneSided(op.kind)) {
+    // Lower() makes none of these: they take time and move no data.
     const Address peer = {(self_.replica + op.peer_offset) % program_.replicas,
                           op.peer};
-    if (begins && op.kind == OpKind::kPush) {
-      SendTo(peer, {.kind = RankMessage::Kind::kPush,
-                    .index = index,
-                    .payload = worker_.GivePush(index)});
-    } else if (op.kind == OpKind::kPull) {
-      if (begins) {
-        SendTo(peer, {.kind = RankMessage::Kind::kPull, .index = index});
-      }
-      std::deque<Payload>& pulled = pulled_[index];
-      if (pulled.empty()) return false;
-      worker_.TakePulled(index, std::move(pulled.front()));
-      pulled.pop_front();
+    const bool pulls = op.kind == OpKind::kPull;
+    if (begins) {
+      waits_.SendTo(peer, {.kind = pulls ? RankMessage::Kind::kPull
+                                         : RankMessage::Kind::kPush,
+                           .index = index});
     }
+    if (pulls && pulled_[index] == 0) return false;
+    if (pulls) --pulled_[index];
     end_s = clock_->network_given() ? issued.start_s + seconds : clock_->Now();
   } else if (UsesHost(op.kind) && !clock_->computed()) {
     PW_ASSIGN_OR_RETURN(const bool ended, TryBeside(op, issued, &end_s));

@@ -21,7 +21,7 @@ double RankRun::SendMessage(Address to, RankMessage message) {
     message.time_s += fault.seconds;
   }
   const double time_s = message.time_s;
-  SendTo(to, std::move(message));
+  waits_.SendTo(to, std::move(message));
   return time_s;
 }
 

@@ -1,4 +1,4 @@
-// Waiting for other ranks, and what a rank does when nothing comes.
+// What a rank does when nothing comes.
 //
 // A rank that has waited for its time-out asks all others. Whoever waits too
 // answers with what it has sent and taken so far; whoever waits for a date says
@@ -25,7 +25,34 @@
 #include "sim/base/status.h"
 
 namespace pipewright {
-std::vector<Address> RankRun::Others() const {
+namespace {
+
+// Who has ended still serves the others.
+bool HasOneSided(const Program& program) {
+  for (const RankProgram& rank : program.ranks) {
+    for (const SideOp& op : rank.side_ops) {
+      if (IsOneSided(op.kind)) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+RankWaits::RankWaits(const Program& program, Address self, Endpoint* endpoint,
+                     const RankRunOptions& options,
+                     std::function<absl::Status(RankMessage)> take,
+                     std::function<std::string()> blocked)
+    : program_(program),
+      self_(self),
+      endpoint_(*endpoint),
+      options_(options),
+      take_(std::move(take)),
+      blocked_(std::move(blocked)) {
+  traffic_.sent.resize(static_cast<size_t>(program.replicas) * program.pp());
+}
+
+std::vector<Address> RankWaits::Others() const {
   std::vector<Address> others;
   for (int replica = 0; replica < program_.replicas; ++replica) {
     for (int rank = 0; rank < program_.pp(); ++rank) {
@@ -36,7 +63,7 @@ std::vector<Address> RankRun::Others() const {
   return others;
 }
 
-void RankRun::Tell(RankMessage::Kind kind, absl::string_view text) {
+void RankWaits::Tell(RankMessage::Kind kind, absl::string_view text) {
   for (const Address other : Others()) {
     endpoint_.Send(
         other,
@@ -44,10 +71,10 @@ void RankRun::Tell(RankMessage::Kind kind, absl::string_view text) {
   }
 }
 
-// Somebody may still pull from a rank that has ended.
-absl::Status RankRun::AwaitOthers() {
+absl::Status RankWaits::AwaitOthers() {
+  ended_ = true;
   Tell(RankMessage::Kind::kDone, TrafficText(/*goes_on=*/false));
-  if (!one_sided_) return absl::OkStatus();
+  if (!HasOneSided(program_)) return absl::OkStatus();
   while (done_.size() < Others().size()) {
     PW_RETURN_IF_ERROR(Wait());
   }
@@ -55,14 +82,14 @@ absl::Status RankRun::AwaitOthers() {
 }
 
 // The others get to know, where nobody ends them too.
-absl::Status RankRun::EndedFromOutside() {
+absl::Status RankWaits::EndedFromOutside() {
   const std::string why = endpoint_.ended_by();
   Tell(RankMessage::Kind::kLost,
        absl::StrCat(RankName(program_, self_), ": ", why));
   return absl::UnavailableError(why);
 }
 
-absl::Status RankRun::Poll() {
+absl::Status RankWaits::Poll() {
   endpoint_.GetsOn();
   RankMessage message;
   while (true) {
@@ -78,10 +105,9 @@ absl::Status RankRun::Poll() {
   }
 }
 
-// For a date, not for others.
-absl::Status RankRun::WaitForWake() {
+absl::Status RankWaits::WaitFor(double left_s) {
+  endpoint_.GetsOn();
   Answer(/*goes_on=*/true);
-  const double left_s = wake_s_ - clock_->Now() - kSpin_s;
   if (left_s <= 0) return absl::OkStatus();
   RankMessage message;
   endpoint_.Pending(1);
@@ -93,16 +119,15 @@ absl::Status RankRun::WaitForWake() {
   return Take(std::move(message));
 }
 
-absl::Status RankRun::Wait() {
+absl::Status RankWaits::Wait() {
   endpoint_.GetsOn();
-  if (wake_s_ < std::numeric_limits<double>::infinity()) return WaitForWake();
   Answer(/*goes_on=*/false);
   RankMessage message;
   switch (endpoint_.Receive(options_.timeout_s, &message)) {
     case Received::kMessage:
       return Take(std::move(message));
     case Received::kStuck:
-      if (!ended_) return absl::FailedPreconditionError(Blocked());
+      if (!ended_) return absl::FailedPreconditionError(blocked_());
       // The others wait for each other; they say so.
       for (const Address other : Others()) {
         done_.insert({other.replica, other.rank});
@@ -116,12 +141,12 @@ absl::Status RankRun::Wait() {
   return AskOthers();
 }
 
-void RankRun::SendTo(Address to, RankMessage message) {
+void RankWaits::SendTo(Address to, RankMessage message) {
   ++traffic_.sent[IndexOf(to)];
   endpoint_.Send(to, std::move(message));
 }
 
-RankRun::Traffic RankRun::TrafficOf(const Payload& payload) const {
+RankWaits::Traffic RankWaits::TrafficOf(const Payload& payload) const {
   const std::string text = TextOf(payload);
   WireReader reader(text);
   Traffic traffic;
@@ -133,7 +158,7 @@ RankRun::Traffic RankRun::TrafficOf(const Payload& payload) const {
   return traffic;
 }
 
-std::string RankRun::TrafficText(bool goes_on) const {
+std::string RankWaits::TrafficText(bool goes_on) const {
   WireWriter writer;
   writer.Put(traffic_.taken);
   writer.Put(traffic_.under_way);
@@ -143,7 +168,7 @@ std::string RankRun::TrafficText(bool goes_on) const {
 }
 
 // Who has asked while this rank was busy, too.
-void RankRun::Answer(bool goes_on) {
+void RankWaits::Answer(bool goes_on) {
   for (const auto& [who, question] : asked_) {
     endpoint_.Send(who, {.kind = RankMessage::Kind::kAnswer,
                          .number = question,
@@ -152,12 +177,15 @@ void RankRun::Answer(bool goes_on) {
   asked_.clear();
 }
 
-std::vector<Address> RankRun::Unanswered() const {
+size_t RankWaits::IndexOf(Address address) const {
+  return static_cast<size_t>(address.replica) * program_.pp() + address.rank;
+}
+
+std::vector<Address> RankWaits::Unanswered() const {
   std::vector<Address> silent;
   for (const Address other : Others()) {
     const RankKey key = {other.replica, other.rank};
-    // Who has ended serves this one until it has ended too.
-    const bool served = one_sided_ && !ended_;
+    const bool served = HasOneSided(program_) && !ended_;
     if (answers_.count(key) == 0 && (served || done_.count(key) == 0)) {
       silent.push_back(other);
     }
@@ -166,7 +194,7 @@ std::vector<Address> RankRun::Unanswered() const {
 }
 
 // Until all have answered, or no longer.
-absl::Status RankRun::AwaitAnswers() {
+absl::Status RankWaits::AwaitAnswers() {
   const double deadline_s =
       SteadySeconds() + std::max(1.0, options_.timeout_s / 4);
   const int64_t taken = taken_;
@@ -184,13 +212,13 @@ absl::Status RankRun::AwaitAnswers() {
   return absl::OkStatus();
 }
 
-absl::Status RankRun::GiveUp(const std::string& text) {
+absl::Status RankWaits::GiveUp(const std::string& text) {
   Tell(RankMessage::Kind::kLost, text);
   return absl::UnavailableError(text);
 }
 
 // Has all been taken that was sent to those who wait?
-bool RankRun::NothingComes(const std::map<RankKey, Traffic>& traffic) const {
+bool RankWaits::NothingComes(const std::map<RankKey, Traffic>& traffic) const {
   for (const auto& [waits, its] : traffic) {
     if (its.under_way > 0) return false;
     const size_t index = IndexOf({waits.first, waits.second});
@@ -205,7 +233,7 @@ bool RankRun::NothingComes(const std::map<RankKey, Traffic>& traffic) const {
 }
 
 // Nobody can tell a long pass from one that never ends.
-absl::Status RankRun::CheckPatience(Address other) {
+absl::Status RankWaits::CheckPatience(Address other) {
   const double since_s = endpoint_.ComputesSince(other);
   const double most_s = std::max(1.0, options_.patience * options_.timeout_s);
   if (since_s <= 0 || SteadySeconds() - since_s <= most_s) {
@@ -219,7 +247,7 @@ absl::Status RankRun::CheckPatience(Address other) {
   return status;
 }
 
-absl::Status RankRun::AskOthers() {
+absl::Status RankWaits::AskOthers() {
   const int64_t taken = taken_;
   std::map<RankKey, Traffic> before;
   for (const bool again : {false, true}) {
@@ -254,7 +282,7 @@ absl::Status RankRun::AskOthers() {
   }
   if (NothingComes(before)) {
     Tell(RankMessage::Kind::kDeadlock, "");
-    return absl::FailedPreconditionError(Blocked());
+    return absl::FailedPreconditionError(blocked_());
   }
   if (before == stalled_) {
     return GiveUp(
@@ -266,28 +294,7 @@ absl::Status RankRun::AskOthers() {
   return absl::OkStatus();
 }
 
-// Does it speak of something that is there? Another process may be out of
-// order.
-bool RankRun::Knows(const RankMessage& message) const {
-  size_t known = std::numeric_limits<int32_t>::max();
-  if (message.kind == RankMessage::Kind::kArrive) known = meetings_.groups();
-  if (message.kind == RankMessage::Kind::kPulled) {
-    known = rank().side_ops.size();
-  } else if (message.kind == RankMessage::Kind::kPull ||
-             message.kind == RankMessage::Kind::kPush) {
-    known = program_.OfReplica(message.from.replica)
-                .ranks[message.from.rank]
-                .side_ops.size();
-  }
-  return static_cast<size_t>(message.index) < known;
-}
-
-absl::Status RankRun::Take(RankMessage message) {
-  if (!Knows(message)) {
-    return absl::UnavailableError(
-        absl::StrCat(RankName(program_, message.from),
-                     " has sent what no rank of this run sends"));
-  }
+absl::Status RankWaits::Take(RankMessage message) {
   const RankKey from = {message.from.replica, message.from.rank};
   switch (message.kind) {
     case RankMessage::Kind::kDone:
@@ -304,7 +311,7 @@ absl::Status RankRun::Take(RankMessage message) {
       }
       return absl::OkStatus();
     case RankMessage::Kind::kDeadlock:
-      return absl::FailedPreconditionError(Blocked());
+      return absl::FailedPreconditionError(blocked_());
     case RankMessage::Kind::kLost:
       return absl::UnavailableError(TextOf(message.payload));
     case RankMessage::Kind::kFailed:
@@ -321,65 +328,7 @@ absl::Status RankRun::Take(RankMessage message) {
   } else {
     ++traffic_.taken;
   }
-  if (options_.record != nullptr && message.kind != RankMessage::Kind::kPull &&
-      message.kind != RankMessage::Kind::kPush &&
-      message.kind != RankMessage::Kind::kCopied) {
-    RankMessage told = message;
-    told.payload = {};
-    options_.record->messages.push_back(std::move(told));
-  }
-  switch (message.kind) {
-    case RankMessage::Kind::kToken:
-    case RankMessage::Kind::kSendReady:
-    case RankMessage::Kind::kTakeReady: {
-      const double time_s = clock_->network_given()
-                                ? message.time_s
-                                : std::max(message.time_s, clock_->Now());
-      Arrivals& tokens = message.kind == RankMessage::Kind::kToken ? tokens_
-                         : message.kind == RankMessage::Kind::kSendReady
-                             ? send_ready_
-                             : take_ready_;
-      tokens.Push(message.index, message.key,
-                  {message.start_s, time_s, std::move(message.payload)});
-      return absl::OkStatus();
-    }
-    case RankMessage::Kind::kArrive:
-      meetings_.Arrive(message.index, message.number, message.from,
-                       {.time_s = message.time_s,
-                        .payload = std::move(message.payload),
-                        .bytes = message.key});
-      return absl::OkStatus();
-    case RankMessage::Kind::kCombined:
-      combined_.at({message.index, message.number}).ended = true;
-      return absl::OkStatus();
-    case RankMessage::Kind::kPull:
-      SendTo(message.from,
-             {.kind = RankMessage::Kind::kPulled,
-              .index = message.index,
-              .payload = worker_.ServePull(message.from, message.index)});
-      return absl::OkStatus();
-    case RankMessage::Kind::kPulled:
-      pulled_[message.index].push_back(std::move(message.payload));
-      return absl::OkStatus();
-    case RankMessage::Kind::kPush:
-      worker_.TakePush(message.from, message.index, std::move(message.payload));
-      return absl::OkStatus();
-    case RankMessage::Kind::kCopied: {
-      Copied copied = {
-          .status = message.payload.bytes == 0
-                        ? absl::OkStatus()
-                        : absl::InternalError(TextOf(message.payload)),
-          .time_s = message.time_s};
-      if (message.number > 0) {
-        ended_beside_[message.number] = std::move(copied);
-      } else {
-        copied_[message.index].push_back(std::move(copied));
-      }
-      return absl::OkStatus();
-    }
-    default:
-      return absl::InternalError("a message of a kind that nobody sends");
-  }
+  return take_(std::move(message));
 }
 
 }  // namespace pipewright

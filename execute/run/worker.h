@@ -72,15 +72,8 @@ class Worker : public DeviceMemory {
   virtual absl::Status TakeParts(int32_t side_op, int self,
                                  const std::vector<Payload>& parts) = 0;
 
-  // One-sided: `side_op` is of rank `from`, which pulls from this one or
-  // pushes to it.
-  virtual Payload ServePull(Address from, int32_t side_op) = 0;
-  virtual void TakePulled(int32_t side_op, Payload payload) = 0;
-  virtual Payload GivePush(int32_t side_op) = 0;
-  virtual void TakePush(Address from, int32_t side_op, Payload payload) = 0;
-
-  // One-sided with several peers (SideOp::peers), in the memory that all of
-  // them share: reads theirs, or writes into it and awaits that their owners
+  // One-sided with peers (SideOp::peers), in the memory that all of them
+  // share: reads theirs, or writes into it and awaits that their owners
   // have added it. No other rank does anything for it meanwhile, and this one
   // computes on; `ended` is called from any thread when it is over. Those of
   // one stream end in order.

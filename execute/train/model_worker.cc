@@ -1,46 +1,28 @@
-// Passes and their data. model_worker_groups.cc has what it shares with other
-// ranks' workers, model_worker_step.cc the optimizer's step,
-// model_worker_host.cc what goes to the host.
 #include "execute/train/model_worker.h"
 
 #include <algorithm>
-#include <mutex>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
-#include "kernels/loader.h"
 #include "sim/base/check.h"
 #include "sim/base/status.h"
+#include "sim/program/compute_stream.h"
 #include "sim/program/program.h"
 
 namespace pipewright {
-namespace {
-
-// Ranks of one process share a GPU: passes that overlap on it would time each
-// other.
-std::mutex& GpuToken() {
-  static std::mutex token;
-  return token;
-}
-
-bool IsForwardInput(Pass pass) { return pass.kind() == PassKind::kForward; }
-
-}  // namespace
 
 ModelWorker::ModelWorker(const Program& program, Address self,
                          const ExecutedModel& model,
                          const WorkerOptions& options)
-    : program_(program),
-      self_(self),
-      model_(model),
-      options_(options),
-      units_(program),
+    : options_(options),
       microbatches_(program),
       tokens_(TokensOfStep(model, program)),
-      holds_(options.holds) {
-  unit_of_op_ = units_.OfSideOps(rank());
-}
+      stages_(program, self, model, options.sharded_step),
+      gradients_(stages_, device_),
+      owners_(stages_, device_),
+      memory_(stages_, device_),
+      steps_(stages_, gradients_, owners_, device_, options_, &record_) {}
 
 absl::StatusOr<std::unique_ptr<ModelWorker>> ModelWorker::Create(
     const Program& program, Address self, const ExecutedModel& model,
@@ -53,105 +35,57 @@ absl::StatusOr<std::unique_ptr<ModelWorker>> ModelWorker::Create(
 
 absl::Status ModelWorker::Initialize(const PwKernels* kernels,
                                      int device_index) {
-  handle_.kernels = kernels;
-  if (options_.parts) {
-    const PwOpenPart open_part = pw_open_part_of(kernels);
-    if (open_part == nullptr) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "the processors of ", kernels->name, " cannot be divided"));
-    }
-    PW_RETURN_IF_ERROR(Failed(
-        open_part(device_index, self_.replica * program_.pp() + self_.rank,
-                  program_.replicas * program_.pp(), &handle_.device),
-        "part of the device"));
-  } else {
-    PW_RETURN_IF_ERROR(
-        Failed(kernels->open(device_index, &handle_.device), "device"));
+  const Program& program = stages_.program();
+  const Address self = stages_.self();
+  PW_RETURN_IF_ERROR(device_.Open(kernels, device_index, options_,
+                                  self.replica * program.pp() + self.rank,
+                                  program.replicas * program.pp()));
+  for (const Stream stream : {Stream::kD2H, Stream::kH2D}) {
+    PW_RETURN_IF_ERROR(device_.OpenBeside(stream, "copy stream"));
   }
-  device_.reset(handle_.device,
-                [kernels](PwDevice* device) { kernels->close(device); });
-  PW_RETURN_IF_ERROR(
-      Failed(kernels->create_event(handle_.device, &begin_), "event"));
-  PW_RETURN_IF_ERROR(
-      Failed(kernels->create_event(handle_.device, &end_), "event"));
-  for (PwStream*& stream : copy_streams_) {
-    PW_RETURN_IF_ERROR(Failed(
-        kernels->create_stream(handle_.device, 0, &stream), "copy stream"));
-  }
-  arena_ = std::make_shared<MemoryPool>(kernels, device_);
-  host_ = std::make_shared<MemoryPool>(kernels, device_, PoolKind::kPinnedHost);
-  for (int replica = 0; replica < own().schedule->directions; ++replica) {
-    for (const int stage : units_.OfRank(self_.rank, replica)) {
-      PW_ASSIGN_OR_RETURN(
-          (stages_[{stage, replica}]),
-          Stage::Create(model_, stage, handle_, arena_.get(), host_.get(),
-                        options_.offload.active() ? Stage::States::kElsewhere
-                                                  : Stage::States::kHere));
-      if (options_.sharded_step) {
-        const auto [begin, end] = OwnShard(StageOf(stage, replica));
-        shard_sums_[{stage, replica}].resize(end - begin);
-      }
-    }
-  }
-  for (auto& [key, stage] : stages_) {
-    const auto owner = stages_.find({0, key.second});
-    if (model_.shape.tied != 0 && !model_.copies_table && key.first > 0 &&
-        key.first + 1 == model_.num_stages() && owner != stages_.end()) {
-      stage->ShareTable(owner->second.get());
-    }
-  }
-  for (const SideOp& op : rank().side_ops) {
-    steps_weights_ |=
-        op.kind == OpKind::kOptimizer || op.kind == OpKind::kHostAdam;
-  }
-  ShareScratch();
-  PW_RETURN_IF_ERROR(OpenOwner());
-  CountOwnerBytes();
-  if (options_.offload.active()) PW_RETURN_IF_ERROR(MakeHostStep());
-  record_.resident_bytes = arena_->used();
-  MeasureMicrobatch();
+  PW_RETURN_IF_ERROR(stages_.Create(device_, options_.offload.active()
+                                                 ? Stage::States::kElsewhere
+                                                 : Stage::States::kHere));
+  gradients_.Open();
+  PW_RETURN_IF_ERROR(owners_.Open(options_));
+  record_.owner_bytes = gradients_.bytes() + owners_.bytes();
+  PW_RETURN_IF_ERROR(steps_.Open());
+  memory_.Measure();
   return absl::OkStatus();
 }
 
 ModelWorker::~ModelWorker() {
-  EndThreads();
-  service_.reset();
-  if (options_.record != nullptr && arena_ != nullptr) {
-    record_.peak_bytes = std::max(record_.peak_bytes, arena_->peak());
-    record_.message_bytes = arena_->messages_peak();
-    record_.peak_host_bytes = host_->peak();
-    *options_.record = std::move(record_);
-  }
-  inputs_.clear();
-  outputs_.clear();
-  issued_.clear();
-  host_step_.reset();
-  stages_.clear();
-  stand_in_ = {};
-  host_.reset();
-  arena_.reset();
-  if (handle_.device == nullptr) return;
-  for (PwStream* const stream : copy_streams_) {
-    if (stream == nullptr) continue;
-    handle_.kernels->destroy_stream(handle_.device, stream);
-  }
-  if (begin_ != nullptr) handle_.kernels->destroy_event(handle_.device, begin_);
-  if (end_ != nullptr) handle_.kernels->destroy_event(handle_.device, end_);
+  device_.EndBeside();
+  if (options_.record == nullptr || !device_.is_open()) return;
+  memory_.Tell(&record_);
+  *options_.record = std::move(record_);
+}
+
+std::optional<Payload> PassPayloads::Take(Box box, Pass pass, int unit) {
+  const auto found = waiting_.find({box, KeyOf(pass, unit)});
+  if (found == waiting_.end()) return std::nullopt;
+  Payload payload = std::move(found->second);
+  waiting_.erase(found);
+  return payload;
 }
 
 absl::StatusOr<Payload> ModelWorker::RandomBlock() {
-  PW_ASSIGN_OR_RETURN(Payload block, arena_->Take(model_.BoundaryBytes()));
-  PW_RETURN_IF_ERROR(Failed(
-      handle_.kernels->random(
-          handle_.device, handle_.stream, model_.shape.type, block.data.get(),
-          model_.batch * model_.slice_tokens() * model_.shape.hidden, 1, 1.0f),
+  const ExecutedModel& model = stages_.model();
+  const DeviceHandle& handle = device_.handle();
+  PW_ASSIGN_OR_RETURN(Payload block,
+                      device_.memory().Take(model.BoundaryBytes()));
+  PW_RETURN_IF_ERROR(device_.Check(
+      handle.kernels->random(
+          handle.device, handle.stream, model.shape.type, block.data.get(),
+          model.batch * model.slice_tokens() * model.shape.hidden, 1, 1.0f),
       "random"));
   return block;
 }
 
 absl::Status ModelWorker::WarmUp() {
-  for (auto& [key, stage] : stages_) {
-    for (int slice = 0; slice < model_.slices; ++slice) {
+  const int slices = stages_.model().slices;
+  for (auto& [key, stage] : stages_.all()) {
+    for (int slice = 0; slice < slices; ++slice) {
       Payload from;
       if (!stage->first()) {
         PW_ASSIGN_OR_RETURN(from, RandomBlock());
@@ -160,7 +94,7 @@ absl::Status ModelWorker::WarmUp() {
       PW_RETURN_IF_ERROR(
           stage->Forward({0, slice}, 0, 0, std::move(from), &out));
     }
-    for (int slice = model_.slices; slice-- > 0;) {
+    for (int slice = slices; slice-- > 0;) {
       Payload gradient;
       if (!stage->last()) {
         PW_ASSIGN_OR_RETURN(gradient, RandomBlock());
@@ -172,170 +106,138 @@ absl::Status ModelWorker::WarmUp() {
     }
     PW_RETURN_IF_ERROR(stage->ZeroGradients());
     stage->DropActivations();
-    if (own().schedule->update_every == 1 && rank().later_start > 0) {
+    if (stages_.own().schedule->update_every == 1 &&
+        stages_.rank().later_start > 0) {
       PW_RETURN_IF_ERROR(stage->Predict(0, 0));
     }
   }
   // A head has added to the table of another stage.
-  for (auto& [key, stage] : stages_) {
+  for (auto& [key, stage] : stages_.all()) {
     if (stage->table_gradients() != nullptr) {
       PW_RETURN_IF_ERROR(stage->ZeroGradients());
     }
   }
   if (options_.alone) {
     PW_ASSIGN_OR_RETURN(stand_in_, RandomBlock());
-    arena_->ChargeMessages(&stand_in_);
+    device_.memory().ChargeMessages(&stand_in_);
   }
-  PW_RETURN_IF_ERROR(Failed(
-      handle_.kernels->synchronize(handle_.device, handle_.stream), "warm-up"));
-  PW_RETURN_IF_ERROR(ReserveBlocks());
-  arena_->ResetPeak();
-  arena_->ResetMessagesPeak();
+  PW_RETURN_IF_ERROR(device_.Synchronize("warm-up"));
+  PW_RETURN_IF_ERROR(memory_.Reserve());
+  device_.memory().ResetPeak();
+  device_.memory().ResetMessagesPeak();
   return absl::OkStatus();
 }
 
 // Every microbatch of the run has tokens of its own: of which iteration,
 // data-parallel replica, direction.
 int64_t ModelWorker::SampleOf(Pass pass, int iteration) const {
-  return iteration * microbatches_.all + microbatches_.first_of[self_.replica] +
-         pass.direction() * own().schedule->microbatches_per_direction() +
+  return iteration * microbatches_.all +
+         microbatches_.first_of[stages_.self().replica] +
+         pass.direction() *
+             stages_.own().schedule->microbatches_per_direction() +
          pass.microbatch();
-}
-
-// All microbatches of an iteration use the weights of one step, the first of
-// them before it is the newest, the last behind it.
-int ModelWorker::Behind(int iteration) const {
-  if (model_.weight_delay == 0) return 0;
-  const int64_t wanted = std::max(0, iteration - model_.weight_delay);
-  return static_cast<int>(std::max<int64_t>(0, steps_ - wanted));
 }
 
 // The loss of a step is the mean over its tokens, whichever replica and
 // microbatch they are of.
 float ModelWorker::LossScale(int64_t sample) const {
+  const ExecutedModel& model = stages_.model();
+  const int update_every = stages_.own().schedule->update_every;
   double tokens = tokens_;
-  if (own().schedule->update_every > 0) {
-    tokens = static_cast<double>(model_.batch) * model_.sequence *
-             own().schedule->update_every * program_.replicas;
+  if (update_every > 0) {
+    tokens = static_cast<double>(model.batch) * model.sequence * update_every *
+             stages_.program().replicas;
   }
   if (options_.faults.weighs_microbatches) {
-    tokens = static_cast<double>(model_.TokensOf(sample)) *
+    tokens = static_cast<double>(model.TokensOf(sample)) *
              static_cast<double>(microbatches_.all);
   }
   return static_cast<float>(1.0 / tokens);
 }
 
 absl::Status ModelWorker::BeginStart(const Start& start) {
-  start_ = start;
-  if (start.is_false) forwards_of_false_start_ = forwards_;
+  if (start.is_false) payloads_.BeginFalseStart();
   if (!start.again) return absl::OkStatus();
   // What the false start has computed stands on weights that are undone.
-  forwards_ = forwards_of_false_start_;
-  inputs_.clear();
-  outputs_.clear();
+  payloads_.BeginAgain();
   issued_.clear();
-  for (auto& [key, stage] : stages_) stage->DropActivations();
+  stages_.DropActivations();
   return absl::OkStatus();
 }
 
 void ModelWorker::Forget() {
-  EndThreads();
-  inputs_.clear();
-  outputs_.clear();
+  device_.EndBeside();
+  payloads_.Clear();
   issued_.clear();
-  for (auto& [key, stage] : stages_) stage->DropActivations();
+  stages_.DropActivations();
 }
 
-void ModelWorker::TakeInput(Pass pass, int, Payload payload) {
-  const int stage = UnitOf(pass);
-  if (options_.alone) {
-    failed_.Update(
-        CopyOut(stand_in_.data.get(), model_.BoundaryBytes(), &payload));
+// Without a step nothing holds the next backward back from gradients that are
+// still being reduced.
+bool ModelWorker::WantsAllEnded(int iteration) const {
+  const std::vector<SideOp>& side_ops = stages_.rank().side_ops;
+  return steps_.WantsSnapshot(iteration) ||
+         std::none_of(side_ops.begin(), side_ops.end(), [](const SideOp& op) {
+           return op.kind == OpKind::kOptimizer || op.kind == OpKind::kHostAdam;
+         });
+}
+
+absl::Status ModelWorker::EndIteration(int iteration) {
+  PW_RETURN_IF_ERROR(failed_);
+  for (auto& [key, stage] : stages_.all()) {
+    for (const auto& [microbatch, loss] : stage->losses()) {
+      record_.loss_sum[iteration] += loss;
+    }
+    stage->ForgetLosses();
   }
-  inputs_[{IsForwardInput(pass), stage, pass.direction(), pass.microbatch(),
-           pass.slice()}] = std::move(payload);
-}
-
-Payload ModelWorker::GiveOutput(Pass pass, int) {
-  const int stage = UnitOf(pass);
-  const InputKey key = {IsForwardInput(pass), stage, pass.direction(),
-                        pass.microbatch(), pass.slice()};
-  const auto found = outputs_.find(key);
-  PW_CHECK(found != outputs_.end());
-  Payload payload = std::move(found->second);
-  outputs_.erase(found);
-  arena_->ChargeMessages(&payload);
-  return payload;
+  return steps_.EndIteration(iteration);
 }
 
 absl::StatusOr<Payload> ModelWorker::TakeMemory(size_t bytes) {
-  return arena_->TakeSettledForMessages(bytes);
+  return device_.memory().TakeSettledForMessages(bytes);
 }
 
-absl::StatusOr<double> ModelWorker::Timed(
-    const std::function<absl::Status()>& work, bool held) {
-  std::unique_lock<std::mutex> token;
-  if (options_.token != nullptr) {
-    token = std::unique_lock<std::mutex>(*options_.token);
-  } else if (!options_.parts &&
-             absl::string_view(handle_.kernels->name) == "cuda") {
-    token = std::unique_lock<std::mutex>(GpuToken());
+void ModelWorker::TakeInput(Pass pass, int, Payload payload) {
+  if (options_.alone) {
+    failed_.Update(device_.CopyOut(stand_in_.data.get(),
+                                   stages_.model().BoundaryBytes(), &payload));
   }
-  const PwKernels& kernels = *handle_.kernels;
-  held = held && holds_;
-  if (held) {
-    PW_RETURN_IF_ERROR(Failed(
-        kernels.hold_stream(handle_.device, handle_.stream), "hold a pass"));
-  }
-  absl::Status queued =
-      Failed(kernels.record(handle_.device, handle_.stream, begin_), "event");
-  if (queued.ok()) queued = work();
-  if (queued.ok()) {
-    queued =
-        Failed(kernels.record(handle_.device, handle_.stream, end_), "event");
-  }
-  // Whatever happened: what is held would run into its time-out. A pass of
-  // more launches than the driver queues has done so: its time is that of the
-  // events all the same, with gaps, and so are those of the passes after it.
-  if (held && kernels.release_streams(handle_.device) != PW_OK) holds_ = false;
-  PW_RETURN_IF_ERROR(queued);
-  PW_RETURN_IF_ERROR(Failed(kernels.synchronize(handle_.device, handle_.stream),
-                            "synchronize"));
-  arena_->Settle();
-  double seconds = 0;
-  PW_RETURN_IF_ERROR(
-      Failed(kernels.elapsed(handle_.device, begin_, end_, &seconds), "event"));
-  return seconds;
+  payloads_.Put(PassPayloads::Box::kInput, pass, stages_.UnitOf(pass),
+                std::move(payload));
 }
 
-// Gradients of a new step begin at 0.
-absl::Status ModelWorker::Refresh(StageKey key) {
-  if (!std::exchange(stale_[key], false)) return absl::OkStatus();
-  return StageOf(key.first, key.second).ZeroGradients();
+Payload ModelWorker::GiveOutput(Pass pass, int) {
+  std::optional<Payload> payload =
+      payloads_.Take(PassPayloads::Box::kOutput, pass, stages_.UnitOf(pass));
+  PW_CHECK(payload.has_value());
+  device_.memory().ChargeMessages(&*payload);
+  return *std::move(payload);
 }
 
 absl::StatusOr<double> ModelWorker::RunPass(Pass pass, int) {
-  const int stage = UnitOf(pass);
+  const int unit = stages_.UnitOf(pass);
+  Stage& stage = stages_.at({unit, pass.direction()});
   PW_RETURN_IF_ERROR(failed_);
   if (pass.kind() != PassKind::kForward &&
       pass.kind() != PassKind::kRecompute) {
-    PW_RETURN_IF_ERROR(Refresh({stage, pass.direction()}));
-    if (StageOf(stage, pass.direction()).shares_table()) {
-      PW_RETURN_IF_ERROR(Refresh({0, pass.direction()}));
+    PW_RETURN_IF_ERROR(gradients_.Refresh({unit, pass.direction()}));
+    if (stage.shares_table()) {
+      PW_RETURN_IF_ERROR(gradients_.Refresh({0, pass.direction()}));
     }
   }
   // Memory of another rank, which may use it again as soon as this returns.
   Payload held;
   PW_ASSIGN_OR_RETURN(
       const double seconds,
-      Timed([&] { return RunKernels(pass, stage, &held); }, /*held=*/true));
-  StageOf(stage, pass.direction()).TakeLosses();
-  PW_RETURN_IF_ERROR(Reshard(pass));
+      device_.Timed([&] { return RunKernels(pass, unit, &held); },
+                    /*held=*/true));
+  stage.TakeLosses();
+  PW_RETURN_IF_ERROR(stages_.Reshard(pass));
   return seconds;
 }
 
-absl::Status ModelWorker::RunKernels(Pass pass, int stage, Payload* held) {
-  Stage& target = StageOf(stage, pass.direction());
+absl::Status ModelWorker::RunKernels(Pass pass, int unit, Payload* held) {
+  Stage& target = stages_.at({unit, pass.direction()});
   const Stage::Key key = {pass.microbatch(), pass.slice()};
   const bool forward = pass.kind() == PassKind::kForward;
   if (pass.kind() == PassKind::kBackwardWeight) {
@@ -343,46 +245,217 @@ absl::Status ModelWorker::RunKernels(Pass pass, int stage, Payload* held) {
   }
   if (pass.kind() == PassKind::kRecompute) return target.Recompute(key);
   Payload input;
-  const InputKey from = {forward, stage, pass.direction(), pass.microbatch(),
-                         pass.slice()};
   if (!(forward ? target.first() : target.last())) {
-    const auto found = inputs_.find(from);
-    if (found == inputs_.end()) {
-      return absl::InternalError(
-          absl::StrCat("rank ", self_.rank, ": ",
-                       PassToString(*own().schedule, rank().Whole(pass)),
-                       " begins without its input"));
+    std::optional<Payload> came =
+        payloads_.Take(PassPayloads::Box::kInput, pass, unit);
+    if (!came.has_value()) {
+      return absl::InternalError(absl::StrCat(
+          "rank ", stages_.self().rank, ": ",
+          PassToString(*stages_.own().schedule, stages_.rank().Whole(pass)),
+          " begins without its input"));
     }
-    input = std::move(found->second);
-    inputs_.erase(found);
-    arena_->ChargeUsed(&input);
+    input = *std::move(came);
+    device_.memory().ChargeUsed(&input);
     *held = input;
   }
   Payload output;
-  const int64_t sample = SampleOf(pass, 0);
+  const float scale = LossScale(SampleOf(pass, 0));
   if (forward) {
-    int& times =
-        forwards_[{stage, pass.direction(), pass.microbatch(), pass.slice()}];
-    const int iteration = times++;
+    const int iteration = payloads_.CountForward(pass, unit);
     PW_RETURN_IF_ERROR(target.Forward(key, SampleOf(pass, iteration),
-                                      Behind(iteration), std::move(input),
-                                      &output));
+                                      steps_.Behind(iteration),
+                                      std::move(input), &output));
     if (target.last()) return absl::OkStatus();
   } else if (pass.kind() == PassKind::kBackwardInput) {
-    PW_RETURN_IF_ERROR(target.BackwardInput(key, std::move(input),
-                                            LossScale(sample), &output));
+    PW_RETURN_IF_ERROR(
+        target.BackwardInput(key, std::move(input), scale, &output));
   } else {
     PW_RETURN_IF_ERROR(
-        target.BackwardFull(key, std::move(input), LossScale(sample), &output));
+        target.BackwardFull(key, std::move(input), scale, &output));
   }
   if (!forward && target.first()) return absl::OkStatus();
   // To the next stage, on this rank or another.
-  const int next = forward ? stage + 1 : stage - 1;
-  const bool local = units_.RankOf(next, pass.direction()) == self_.rank;
-  InputKey to = from;
-  if (local) std::get<1>(to) = next;
-  (local ? inputs_ : outputs_)[to] = std::move(output);
+  const int next = forward ? unit + 1 : unit - 1;
+  if (stages_.units().RankOf(next, pass.direction()) == stages_.self().rank) {
+    payloads_.Put(PassPayloads::Box::kInput, pass, next, std::move(output));
+  } else {
+    payloads_.Put(PassPayloads::Box::kOutput, pass, unit, std::move(output));
+  }
   return absl::OkStatus();
+}
+
+absl::Status ModelWorker::IssueCopy(Pass pass, int stage) {
+  Stage& target = stages_.at({stage, pass.direction()});
+  const Stage::Key key = {pass.microbatch(), pass.slice()};
+  PW_ASSIGN_OR_RETURN(HostCopy copy, pass.kind() == PassKind::kOffload
+                                         ? target.BeginOffload(key)
+                                         : target.BeginLoad(key));
+  issued_[pass.bits()] = std::move(copy);
+  memory_.Watch();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<double> ModelWorker::RunCopy(Pass pass, int) {
+  const HostCopy copy = std::move(issued_.at(pass.bits()));
+  issued_.erase(pass.bits());
+  return device_.Timed(
+      [&] { return copy.Run(device_.handle(), device_.handle().stream); });
+}
+
+void ModelWorker::StartCopy(Pass pass, int,
+                            std::function<void(absl::Status)> ended) {
+  device_.StartBeside(
+      CopyStream(pass.kind()),
+      [copy = std::move(issued_.at(pass.bits())), handle = device_.handle()](
+          PwStream* stream) { return copy.Run(handle, stream); },
+      std::move(ended));
+  issued_.erase(pass.bits());
+}
+
+absl::Status ModelWorker::FreeOffloaded(Pass pass, int stage) {
+  return stages_.at({stage, pass.direction()})
+      .FreeOffloaded({pass.microbatch(), pass.slice()});
+}
+
+absl::StatusOr<double> ModelWorker::RunSideOp(int32_t side_op,
+                                              const Start& start) {
+  PW_RETURN_IF_ERROR(failed_);
+  return steps_.Run(side_op, start);
+}
+
+void ModelWorker::StartSideOp(int32_t side_op, const Start& start,
+                              std::function<void(absl::Status)> ended) {
+  const Stream stream = stages_.op(side_op).stream;
+  failed_.Update(device_.OpenBeside(stream, "stream beside compute"));
+  absl::Status ready = failed_;
+  HostOptimizer::Step step;
+  if (ready.ok()) {
+    absl::StatusOr<HostOptimizer::Step> begun =
+        steps_.BeginHostOp(side_op, start);
+    ready = begun.status();
+    if (begun.ok()) step = *begun;
+  }
+  device_.StartBeside(
+      stream,
+      [this, side_op, ready, step](PwStream* own) {
+        return ready.ok() ? steps_.RunHostOp(side_op, step, own) : ready;
+      },
+      std::move(ended));
+}
+
+void ModelWorker::TakeSideInput(int32_t, int32_t channel, Payload payload) {
+  const Channel& link = stages_.own().channels[channel];
+  if (link.kind != ChannelKind::kMessage || payload.bytes == 0) return;
+  GradientNorm& norm = steps_.norm();
+  (link.from_rank < stages_.self().rank ? norm.above : norm.full) =
+      NormSums::Of(payload);
+}
+
+Payload ModelWorker::GiveSideOutput(int32_t side_op, int32_t channel) {
+  // A turn on a PCIe switch says nothing but that it has come.
+  const SideOp& op = stages_.op(side_op);
+  if (op.kind == OpKind::kWait &&
+      (op.stream == Stream::kD2H || op.stream == Stream::kH2D)) {
+    return {};
+  }
+  const Channel& link = stages_.own().channels[channel];
+  if (link.to_rank < stages_.self().rank) {
+    return steps_.norm().full.ToPayload();
+  }
+  failed_.Update(steps_.KnowPartialNorm());
+  return steps_.norm().partial.ToPayload();
+}
+
+Payload ModelWorker::GivePart(int32_t side_op, int, int to, int members) {
+  const SideOp& op = stages_.op(side_op);
+  Payload payload;
+  if (op.stage < 0) {
+    if (op.kind != OpKind::kAllReduce) return payload;
+    NormSums sums;
+    failed_.Update(gradients_.AddNorm(&sums));
+    return sums.ToPayload();
+  }
+  Stage& stage = *stages_.OfUnit(stages_.UnitOfOp(side_op)).front();
+  switch (op.kind) {
+    case OpKind::kAllReduce:
+      failed_.Update(gradients_.GivePart(side_op, &payload));
+      break;
+    case OpKind::kReduceScatter: {
+      const auto [begin, end] = ShardRange(stage.parameters(), to, members);
+      failed_.Update(device_.CopyOut(stage.gradients() + begin,
+                                     static_cast<size_t>(end - begin) * 4,
+                                     &payload));
+      // What has been given is in the sum of somebody.
+      if (to + 1 == members) failed_.Update(stage.ZeroGradients());
+      break;
+    }
+    case OpKind::kAllGather: {
+      const auto [begin, end] = stages_.OwnShard(stage);
+      const Stage::Shared own = stage.SharedOf(begin, end);
+      failed_.Update(device_.CopyOut(own.data, own.bytes, &payload));
+      break;
+    }
+    default:
+      break;
+  }
+  failed_.Update(device_.Synchronize("part"));
+  return payload;
+}
+
+absl::Status ModelWorker::TakeParts(int32_t side_op, int self,
+                                    const std::vector<Payload>& given) {
+  PW_RETURN_IF_ERROR(failed_);
+  const SideOp& op = stages_.op(side_op);
+  std::vector<Payload> parts = given;
+  if (options_.alone && op.kind != OpKind::kAllGather) {
+    for (Payload& part : parts) part = given[self];
+  }
+  if (op.stage < 0) {
+    // What each owner has been sent is there; the other meeting is of all
+    // ranks.
+    if (op.kind == OpKind::kBarrier && owners_.is_open() &&
+        stages_.program().groups[op.group].span == Group::Span::kReplicas) {
+      return owners_.TakeSums(
+          [&](int unit, float* sums) { gradients_.TakeSums(unit, sums); });
+    }
+    if (op.kind == OpKind::kAllReduce) steps_.norm().TakeFull(parts);
+    return absl::OkStatus();
+  }
+  Stage& stage = *stages_.OfUnit(stages_.UnitOfOp(side_op)).front();
+  switch (op.kind) {
+    case OpKind::kAllReduce:
+      PW_RETURN_IF_ERROR(gradients_.TakeParts(side_op, parts));
+      break;
+    case OpKind::kReduceScatter:
+      // Without a collective of its own data the reduction of several blocks
+      // adds up here.
+      PW_RETURN_IF_ERROR(gradients_.Add(stages_.UnitOfOp(side_op), parts));
+      break;
+    case OpKind::kAllGather:
+      for (size_t member = 0; member < parts.size(); ++member) {
+        if (options_.alone && parts[member].bytes == 0) continue;
+        const auto [begin, end] =
+            ShardRange(stage.parameters(), static_cast<int>(member),
+                       static_cast<int>(parts.size()));
+        PW_CHECK(parts[member].bytes == stage.SharedOf(begin, end).bytes);
+        PW_RETURN_IF_ERROR(
+            stage.TakeShared(begin, end, parts[member].data.get()));
+      }
+      PW_RETURN_IF_ERROR(steps_.PublishShared(stage));
+      break;
+    default:
+      break;
+  }
+  return device_.Synchronize("collective");
+}
+
+void ModelWorker::StartReach(int32_t side_op,
+                             std::function<void(absl::Status)> ended) {
+  if (owners_.is_open() && failed_.ok()) {
+    failed_ = owners_.StartReach(side_op, ended);
+    if (failed_.ok()) return;
+  }
+  ended(failed_);
 }
 
 }  // namespace pipewright

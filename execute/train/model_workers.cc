@@ -37,7 +37,11 @@ absl::Status CheckUnits(const Program& program, const Units& units) {
         const SideOp& side_op = rank.side_ops[op];
         const bool moves =
             IsCollective(side_op.kind) || IsOneSided(side_op.kind);
-        if (!moves || side_op.stage < 0 || of_ops[op] >= 0) continue;
+        const bool reaches =
+            !IsOneSided(side_op.kind) || side_op.peers != nullptr;
+        if (!moves || side_op.stage < 0 || (reaches && of_ops[op] >= 0)) {
+          continue;
+        }
         return absl::InvalidArgumentError(absl::StrCat(
             "strategy.shard_blocks: the executor does not know the layer of ",
             OpKindName(side_op.kind), " ", op, " of stage ", side_op.stage,

@@ -2,13 +2,11 @@
 // a copy engine in one direction, the cores of a host that step an optimizer.
 #pragma once
 
-#include <array>
 #include <condition_variable>
 #include <deque>
 #include <functional>
 #include <mutex>
 #include <thread>
-#include <utility>
 
 #include "absl/status/status.h"
 
@@ -40,22 +38,6 @@ class WorkThread {
   std::deque<Given> waiting_;
   bool stops_ = false;
   std::thread thread_;
-};
-
-// Copies beside compute: one thread a direction, first in first out, as the
-// copy engines of a GPU are. The work that it is given may use the device on a
-// stream that is the engine's alone.
-class CopyEngine {
- public:
-  enum Direction { kToHost = 0, kToDevice = 1 };
-  using Ended = WorkThread::Ended;
-
-  void Start(Direction direction, WorkThread::Work copy, Ended ended) {
-    lanes_[direction].Start(std::move(copy), std::move(ended));
-  }
-
- private:
-  std::array<WorkThread, 2> lanes_;
 };
 
 }  // namespace pipewright

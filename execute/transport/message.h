@@ -49,7 +49,7 @@ struct RankMessage {
     kPull,       // wants what side operation `index` pulls
     kPulled,     // and gets it
     kPush,       // writes one-sided
-    kCopied,     // a copy of `index` (stream) of the rank itself has ended
+    kCopied,     // work `number` of a thread of the rank itself has ended
     kCombined,   // so has the collective of meeting `number` of group `index`
     kJoin,       // how to join communicator `index` of the transport
     kDone,  // the sender needs nothing more from anybody; the payload is as in

@@ -32,7 +32,7 @@ using testing::Lowered;
 // What copies have told, in order.
 class Told {
  public:
-  CopyEngine::Ended Next() {
+  WorkThread::Ended Next() {
     return [this](absl::Status status) {
       std::lock_guard lock(mutex_);
       all_.push_back(std::move(status));
@@ -54,30 +54,22 @@ class Told {
 TEST_CASE("thrown: by a copy is the copy's error, and the next one runs",
           "[execute]") {
   Told told;
-  CopyEngine engine;
-  for (const auto direction : {CopyEngine::kToHost, CopyEngine::kToDevice}) {
-    engine.Start(
-        direction, []() -> absl::Status { throw std::bad_alloc(); },
-        told.Next());
-    engine.Start(
-        direction, [] { return absl::OkStatus(); },
-        [](absl::Status) { throw std::bad_alloc(); });
-    engine.Start(
-        direction, [] { return absl::OkStatus(); }, told.Next());
-    const std::vector<absl::Status> all =
-        told.Await(direction == CopyEngine::kToHost ? 2 : 4);
-    CHECK(all[all.size() - 2] == absl::InternalError("out of memory"));
-    CHECK(all.back().ok());
-  }
+  WorkThread engine;
+  engine.Start([]() -> absl::Status { throw std::bad_alloc(); }, told.Next());
+  engine.Start([] { return absl::OkStatus(); },
+               [](absl::Status) { throw std::bad_alloc(); });
+  engine.Start([] { return absl::OkStatus(); }, told.Next());
+  const std::vector<absl::Status> all = told.Await(2);
+  CHECK(all[0] == absl::InternalError("out of memory"));
+  CHECK(all[1].ok());
 }
 
-// Copies on an engine, the first of which throws.
+// Copies on a thread, the first of which throws.
 class ThrowingCopies : public FixedWorker {
  public:
   void Forget() override { engine_.reset(); }
   void StartCopy(Pass, int, std::function<void(absl::Status)> ended) override {
     engine_->Start(
-        CopyEngine::kToHost,
         [this]() -> absl::Status {
           if (!thrown_.exchange(true)) throw std::bad_alloc();
           return absl::OkStatus();
@@ -87,7 +79,7 @@ class ThrowingCopies : public FixedWorker {
 
  private:
   std::atomic<bool> thrown_{false};
-  std::unique_ptr<CopyEngine> engine_ = std::make_unique<CopyEngine>();
+  std::unique_ptr<WorkThread> engine_ = std::make_unique<WorkThread>();
 };
 
 TEST_CASE("thrown: by a copy of a rank ends the run of all", "[execute]") {

@@ -35,6 +35,7 @@ struct Check {
   std::string file;
   std::string semantics = "buffered";
   DeviceRoom room;  // of --semantics nccl
+  std::vector<CLI::Option*> room_options;
   bool json = false;
 
   absl::Status Run();
@@ -298,10 +299,9 @@ absl::Status Check::Run() {
                     "buffered, rendezvous, nccl for a schedule that is never "
                     "flushed");
   }
-  const DeviceRoom usual;
-  if (rule != Semantics::kNccl &&
-      (room.queues != usual.queues || room.kernels != usual.kernels)) {
-    return BadValue("--queues, --resident-kernels",
+  for (const CLI::Option* const option : room_options) {
+    if (rule == Semantics::kNccl || option->count() == 0) continue;
+    return BadValue(option->get_name(),
                     absl::StrCat("with --semantics ", semantics),
                     "with --semantics nccl");
   }
@@ -336,15 +336,16 @@ void AddCheck(CLI::App* app, Action* action) {
           "passes, with receives posted ahead; batched: the same, and a pass "
           "waits for all batches before it (default: buffered)")
       ->type_name("RULE");
-  AddInteger(verb, "--queues", &check->room.queues, 1, kMostRoom,
-             "with --semantics nccl: hardware queues of a device that streams "
-             "share (CUDA_DEVICE_MAX_CONNECTIONS)")
-      ->type_name("N")
-      ->capture_default_str();
-  AddInteger(verb, "--resident-kernels", &check->room.kernels, 1, kMostRoom,
-             "with --semantics nccl: kernels that a device runs at a time")
-      ->type_name("N")
-      ->capture_default_str();
+  check->room_options = {
+      AddInteger(verb, "--queues", &check->room.queues, 1, DeviceRoom().queues,
+                 "with --semantics nccl: hardware queues of a device that "
+                 "streams share (CUDA_DEVICE_MAX_CONNECTIONS)"),
+      AddInteger(verb, "--resident-kernels", &check->room.kernels, 1, kMostRoom,
+                 "with --semantics nccl: kernels that a device runs at a "
+                 "time")};
+  for (CLI::Option* const option : check->room_options) {
+    option->type_name("N")->capture_default_str();
+  }
   verb->add_flag("--json", check->json, "one JSON object on standard output");
   verb->callback(
       [action, check] { *action = [check] { return check->Run(); }; });

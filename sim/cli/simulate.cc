@@ -210,13 +210,6 @@ absl::StatusOr<TracedPart> SimulateVerb::Traced(const Program& program) const {
   PW_ASSIGN_OR_RETURN(part.iterations,
                       Selection::Parse("--trace-iterations", trace_iterations,
                                        program.iterations));
-  for (const auto& [flag, selection] :
-       {std::pair("--trace-ranks", &part.ranks),
-        std::pair("--trace-iterations", &part.iterations)}) {
-    if (selection->whole() || traces()) continue;
-    return WithValue(FieldError(flag, "needs --trace or --perfetto"), "",
-                     "with --trace or --perfetto");
-  }
   return part;
 }
 
@@ -248,6 +241,13 @@ absl::Status CheckTraceable(const Program& program, const TracedPart* traced) {
 
 absl::Status SimulateVerb::Run() {
   PW_RETURN_IF_ERROR(seeds.Check(files));
+  for (const auto& [flag, list] :
+       {std::pair("--trace-ranks", &trace_ranks),
+        std::pair("--trace-iterations", &trace_iterations)}) {
+    if (list->empty() || traces()) continue;
+    return WithValue(FieldError(flag, "needs --trace or --perfetto"), "",
+                     "with --trace or --perfetto");
+  }
   if (seeds.seeds > 0) return SimulateSeeds(config, seeds, &files);
   PW_ASSIGN_OR_RETURN(const RunConfig run_config, config.Read(&files));
   PW_RETURN_IF_ERROR(files.Check());

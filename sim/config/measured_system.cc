@@ -114,8 +114,7 @@ absl::StatusOr<MeasuredSystem> SystemOfProfile(const Profile& profile,
   SystemNumbers numbers = {
       .name = absl::StrCat(params.name, "-measured"),
       .summary = absl::StrCat("links of ", device, " as measured (",
-                              profile_name, "), else ", params.name),
-      .device_name = device};
+                              profile_name, "), else ", params.name)};
   MeasuredSystem made;
   std::vector<std::string> kept;
   for (const LinkRow& row : kLinkRows) {
@@ -166,7 +165,8 @@ absl::StatusOr<MeasuredSystem> SystemOfProfile(const Profile& profile,
   }
   absl::StrAppend(
       &made.report, "of ", base_name, ": ", absl::StrJoin(kept, ", "),
-      kept.empty() ? "" : ", ", "shape, devices_per_node ",
+      kept.empty() ? "" : ", ", "device_name ", params.device_name,
+      " (measured was ", device, "), shape, devices_per_node ",
       params.devices_per_node,
       ", nics_per_node, memory and what else it says; the number of "
       "nodes is the run's (--nodes)\n");

@@ -18,7 +18,11 @@ using Place = CallPlace;
 class Proof {
  public:
   Proof(const CommCalls& calls, const DeviceRoom& room)
-      : calls_(calls), room_(room), issued_(calls.calls.size(), 0) {}
+      : calls_(calls),
+        room_(room),
+        issued_(calls.calls.size(), 0),
+        admitted_(calls.calls.size(), 0),
+        resident_(calls.calls.size(), 0) {}
 
   absl::Status Run();
 
@@ -49,7 +53,9 @@ class Proof {
   // queue; -1: none.
   std::vector<std::vector<int>> number_;
   std::vector<std::vector<int>> before_;
-  std::vector<char> window_;  // [rank] rule 4 holds
+  std::vector<char> window_;   // [rank] rule 4 holds
+  std::vector<int> admitted_;  // [rank] calls that have become resident
+  std::vector<int> resident_;  // [rank] those that have not ended
   // [rank] {communicator: calls on it}.
   std::vector<std::map<int, std::vector<int>>> on_comm_;
 };
@@ -76,9 +82,7 @@ void Proof::DealQueues() {
       const int next = static_cast<int>(queue_of.size()) % room_.queues;
       queue_of.emplace(static_cast<int>(comm), next);
     }
-    const int queues =
-        std::min(room_.queues, static_cast<int>(queue_of.size()));
-    window_.push_back(room_.kernels < queues ? 1 : 0);
+    window_.push_back(room_.kernels < std::ssize(queue_of) ? 1 : 0);
     std::vector<int> last(room_.queues, -1);
     std::vector<int> numbers;
     std::vector<int> before;
@@ -134,16 +138,10 @@ absl::Status Proof::Agree(int comm) const {
 }
 
 bool Proof::Starts(int rank, int call) const {
-  const std::vector<State>& states = states_[rank];
   const int before = before_[rank][call];
-  if (before >= 0 && states[before] != State::kEnded) return false;
+  if (before >= 0 && states_[rank][before] == State::kWaits) return false;
   if (window_[rank] == 0) return true;
-  int resident = 0;
-  for (int earlier = 0; earlier < call; ++earlier) {
-    if (states[earlier] == State::kWaits) return false;
-    if (states[earlier] == State::kResident) ++resident;
-  }
-  return resident < room_.kernels;
+  return admitted_[rank] == call && resident_[rank] < room_.kernels;
 }
 
 bool Proof::Meets(int rank, int call) const {
@@ -175,10 +173,13 @@ bool Proof::Advance(int rank) {
     if (next == calls.end() || *next >= issued) continue;
     if (states[*next] == State::kWaits && Starts(rank, *next)) {
       states[*next] = State::kResident;
+      ++admitted_[rank];
+      ++resident_[rank];
       any = true;
     }
     if (states[*next] == State::kResident && Meets(rank, *next)) {
       states[*next] = State::kEnded;
+      --resident_[rank];
       any = true;
     }
   }
@@ -204,8 +205,15 @@ std::pair<Place, const char*> Proof::WaitsFor(Place place) const {
       if (!Ended(need)) return {need, "is issued behind a pass that waits for"};
     }
   }
+  const int number = number_[place.issuer][place.call];
+  if (number > 0) {
+    const int last = on_comm_[place.issuer].at(At(place).comm)[number - 1];
+    if (states[last] != State::kEnded) {
+      return {here(last), "waits on its stream behind"};
+    }
+  }
   const int before = before_[place.issuer][place.call];
-  if (before >= 0 && states[before] != State::kEnded) {
+  if (before >= 0 && states[before] == State::kWaits) {
     return {here(before), "waits in its queue behind"};
   }
   for (int earlier = 0; earlier < place.call; ++earlier) {

@@ -3,17 +3,20 @@
 //
 // A call is a kernel that waits on its device until all other members of its
 // communicator have theirs there. The rules:
-//   1. The n-th calls of all members of a communicator belong together: the
-//   same
-//      operation, or a send and the receive of the same message, of one size.
-//   2. An issuer, a rank's thread, issues its calls in order, each when what
-//   its
-//      passes have needed so far has come.
-//   3. A communicator has a stream, in order. Streams are dealt out to the
-//      device's hardware queues in turn; what shares a queue runs in order.
-//   4. Where fewer kernels can be resident than queues are in use, they become
-//      so in the order of issue. (With first come, first served no other order
-//      of them waits for more.)
+//
+// 1. The n-th calls of all members of a communicator belong together: the same
+//    operation, or a send and the receive of the same message, of one size.
+// 2. An issuer, a rank's thread, issues its calls in order, each when the
+//    messages that its passes have needed so far have come.
+// 3. A communicator has a stream, in order. Streams are dealt out to the
+//    device's hardware queues in turn. A queue goes on when the kernel at its
+//    head is resident; one that waits for the kernel before it on its stream
+//    holds up what is behind it.
+// 4. If fewer kernels can be resident than the rank has communicators, they
+//    become so in the order of issue. (With first come, first served no other
+//    order of them waits for more.)
+//
+// A pass's wait for a collective is not among them: only messages are needed.
 // So a rank with a queue and a resident kernel for each of its communicators
 // never makes one wait for another, whatever the order in which it issues.
 #pragma once

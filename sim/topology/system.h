@@ -31,7 +31,6 @@ absl::StatusOr<std::string> SystemText(absl::string_view name);
 struct SystemNumbers {
   std::string name;
   std::string summary;
-  std::string device_name;
   std::optional<LinkClass> nvlink;
   std::optional<LinkClass> nic;
   std::optional<LinkClass> pcie;

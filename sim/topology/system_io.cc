@@ -254,7 +254,6 @@ absl::StatusOr<std::string> SystemTextWith(absl::string_view textproto,
   PW_RETURN_IF_ERROR(ParseTextProto(textproto, source_name, &system, &tree));
   system.set_name(numbers.name);
   system.set_summary(numbers.summary);
-  system.set_device_name(numbers.device_name);
   // As many digits as a measurement has, and some.
   const auto rate = [](double bytes_per_s) {
     return absl::StrFormat("%.9gGBps", bytes_per_s / 1e9);

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -179,9 +180,9 @@ std::string PerfettoTrace(const Program& program,
       perfetto::TrackEvent* event = writer.Event(
           sample.time_ns, counter.id, perfetto::TrackEvent::TYPE_COUNTER);
       // A whole number takes a byte in place of eight.
-      const auto whole = static_cast<int64_t>(sample.value);
-      if (static_cast<double>(whole) == sample.value) {
-        event->set_counter_value(whole);
+      if (std::abs(sample.value) < 0x1p53 &&
+          std::trunc(sample.value) == sample.value) {
+        event->set_counter_value(static_cast<int64_t>(sample.value));
       } else {
         event->set_double_counter_value(sample.value);
       }

@@ -225,11 +225,13 @@ TEST_CASE("cli: check takes the semantics that it checks", "[cli]") {
 TEST_CASE("cli: check proves calls on communicators for a device's room",
           "[cli]") {
   const TemporaryFolder folder;
-  // As a batch between two passes it ends; one by one both send first.
-  const std::string file =
-      folder.Write("crossed.csv",
-                   "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
-                   "1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1\n");
+  // As batches between two passes they end; one by one both send twice first.
+  const std::string file = folder.Write(
+      "crossed.csv",
+      "0F0,0SEND_F0,0F1,0SEND_F1,0F2,0SEND_F2,0F3,0SEND_F3,0RECV_B0,0B0,"
+      "0RECV_B1,0B1,0RECV_B2,0B2,0RECV_B3,0B3\n"
+      "1RECV_F0,1RECV_F1,1F0,1F1,1B0,1B1,1SEND_B0,1SEND_B1,1RECV_F2,1RECV_F3,"
+      "1F2,1B2,1SEND_B2,1F3,1B3,1SEND_B3\n");
   const auto check = [&](std::vector<std::string> words) {
     words.insert(words.begin(), {"check", file});
     return RunBinary(words);
@@ -247,8 +249,12 @@ TEST_CASE("cli: check proves calls on communicators for a device's room",
     CHECK(circle.exit_code == 4);
     CHECK(absl::StrContains(circle.err, "in a circle"));
     CHECK(absl::StrContains(circle.out, "but deadlocks with nccl transfers"));
-    CHECK(check({flag, "1"}).exit_code == 2);
+    const BinaryResult alone = check({flag, "1"});
+    CHECK(alone.exit_code == 2);
+    CHECK(absl::StrContains(alone.err, flag));
   }
+  CHECK(check({"--queues", "32"}).exit_code == 2);
+  CHECK(check({"--semantics", "nccl", "--queues", "33"}).exit_code == 2);
   // Posted ahead there is one order that all ranks keep.
   const std::string ahead = folder.Path("1f1b.pws");
   REQUIRE(RunBinary({"schedule", "1f1b", "--pp", "4", "--microbatches", "8",

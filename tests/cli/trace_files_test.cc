@@ -140,6 +140,7 @@ TEST_CASE("trace files: wrong lists are named", "[cli][trace]") {
   const BinaryResult alone = Simulate("--trace-ranks 1");
   CHECK(alone.exit_code == 2);
   CHECK(absl::StrContains(alone.err, "needs --trace or --perfetto"));
+  CHECK(Simulate("--seeds 2 --jitter 1% --trace-iterations 0").exit_code == 2);
   CHECK(folder.Files().empty());
 }
 

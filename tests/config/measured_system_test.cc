@@ -83,13 +83,15 @@ TEST_CASE("measured system: links are the profile's, all else the base's",
   CHECK(measured.pcie.bytes_per_s == Approx(50e9).epsilon(1e-6));
   CHECK(measured.pcie.latency_s == Approx(10e-6).epsilon(1e-6));
   CHECK(measured.host.bytes_per_s == Approx(20e9));
-  CHECK(measured.device_name == "NVIDIA H100 80GB HBM3");
+  CHECK(measured.device_name == before.device_name);
   CHECK(measured.nic == before.nic);
   CHECK(measured.memory_bytes == before.memory_bytes);
   CHECK(measured.devices_per_node == 8);
-  CHECK(absl::StrContains(made->report,
-                          "of dgx-h100: nic (not measured: calibrate with GPUs "
-                          "of two nodes), shape"));
+  CHECK(
+      absl::StrContains(made->report,
+                        "of dgx-h100: nic (not measured: calibrate with GPUs "
+                        "of two nodes), device_name h100 (measured was NVIDIA "
+                        "H100 80GB HBM3), shape"));
   CHECK(
       absl::StrContains(measured.nvlink.source,
                         "fit of latency + bytes / bandwidth to 4 times of "
@@ -130,6 +132,12 @@ TEST_CASE("measured system: a step takes what the file says", "[config][cli]") {
     CHECK((*report)["iteration_s"].get<double>() ==
           Approx(6e-3 + 2 * (4e-6 + 64.0 * kMiB / 200e9)).epsilon(1e-6));
   }
+  // Estimates know the device.
+  const BinaryResult estimate = RunBinary(
+      {"simulate", "--model", "llama3-8b", "--schedule", "1f1b", "--pp", "4",
+       "--microbatches", "8", "--system", file, "--analytic"});
+  INFO(estimate.err);
+  CHECK(estimate.exit_code == 0);
   const BinaryResult unknown = RunBinary(
       {"calibrate", "system", profile, "--system", "dgx-h10", "-o", file});
   CHECK(unknown.exit_code == 2);

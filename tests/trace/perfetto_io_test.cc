@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -218,6 +219,25 @@ TEST_CASE("perfetto trace: counters end at zero", "[trace]") {
   }
   CHECK(last.size() == 4);
   for (const auto& counter : last) CHECK(counter.second == 0);
+}
+
+TEST_CASE("perfetto trace: halves of a microbatch", "[trace]") {
+  Program program = testing::ExampleProgram();
+  auto schedule = std::make_shared<Schedule>(*program.schedule);
+  schedule->slices = 2;
+  program.schedule = schedule;
+  perfetto::Trace trace;
+  REQUIRE(trace.ParseFromString(PerfettoTrace(program, testing::ExampleOps())));
+  std::set<double> halves;
+  for (const perfetto::TracePacket& packet : SortedEvents(trace)) {
+    const TrackEvent& event = packet.track_event();
+    if (event.type() != TrackEvent::TYPE_COUNTER) continue;
+    CHECK(event.has_counter_value() != event.has_double_counter_value());
+    if (event.has_double_counter_value()) {
+      halves.insert(event.double_counter_value());
+    }
+  }
+  CHECK(halves == std::set<double>{0.5});
 }
 
 }  // namespace

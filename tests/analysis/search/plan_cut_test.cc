@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -149,7 +150,10 @@ Schedule ScheduleOf(const PlanSpace& space, const PlanGroup& group) {
   return BuildSchedule(space.schedules()[group.schedule], params).value();
 }
 
-bool HaveSameOrders(const PlanSpace& space, PlanGroup one, PlanGroup other) {
+bool AreSame(const PlanSpace& space, PlanGroup one, const PlanGroup& other) {
+  const int16_t own = std::exchange(one.schedule, other.schedule);
+  if (one != other) return false;
+  one.schedule = own;
   const Schedule left = ScheduleOf(space, one);
   const Schedule right = ScheduleOf(space, other);
   for (int rank = 0; rank < one.pp; ++rank) {
@@ -161,8 +165,7 @@ bool HaveSameOrders(const PlanSpace& space, PlanGroup one, PlanGroup other) {
       }
     }
   }
-  one.schedule = other.schedule;
-  return one == other;
+  return true;
 }
 
 struct Row {
@@ -212,7 +215,7 @@ TEST_CASE("plan: the list has the best of all, and none of them twice",
     const auto same =
         std::find_if(rows.begin(), rows.end(), [&](const Row& other) {
           return other.point.data_parallel == row.point.data_parallel &&
-                 HaveSameOrders(space, row.point.group, other.point.group);
+                 AreSame(space, row.point.group, other.point.group);
         });
     if (same == rows.end()) {
       rows.push_back(row);

@@ -249,7 +249,7 @@ TEST_CASE("plan: the list has the best of all, and none of them twice",
   for (const PlanResult& result : many.ranked) {
     for (const std::string& name : result.same_schedules) {
       ++named;
-      CHECK(absl::StrContains(PlanToText(many), absl::StrCat(name, ")")));
+      CHECK(absl::StrContains(PlanToText(many), absl::StrCat(" ", name)));
     }
   }
   CHECK(named > 0);

@@ -103,8 +103,9 @@ TEST_CASE("cli: plan finds the best of an exhaustive search", "[cli][long]") {
     CHECK(plan.ranked[0].iteration_s ==
           Approx(Exhaustive(memory)).epsilon(1e-9));
     const PlanCounts& counts = plan.counts;
-    CHECK(counts.legal == counts.memory + counts.bound + counts.dominated +
-                              counts.simulated + counts.refused);
+    CHECK(counts.legal == counts.memory + counts.bound + counts.same +
+                              counts.dominated + counts.simulated +
+                              counts.refused);
     for (const PlanResult& result : plan.ranked) {
       CHECK(result.bound_s <= result.score * (1 + 1e-9));
     }

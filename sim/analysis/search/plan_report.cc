@@ -154,12 +154,13 @@ std::string ScoreText(const PlanSpace& space, double score) {
 // "13.1 s, 5.3 % less than the best so far"; `best` may be null.
 std::string LeftText(const PlanSpace& space, double left,
                      const PlanResult* best) {
-  std::string out = ScoreText(space, left);
-  if (best != nullptr) {
-    absl::StrAppendFormat(&out, ", %.2g %% less than the best so far",
-                          100 * std::max(0.0, 1 - left / best->score));
+  const std::string score = ScoreText(space, left);
+  if (best == nullptr) return score;
+  if (left >= best->score) {
+    return absl::StrCat(score, ", more than the best so far");
   }
-  return out;
+  return absl::StrFormat("%s, %.2g %% less than the best so far", score,
+                         100 * (1 - left / best->score));
 }
 
 const char* CutName(PlanCut cut) {

@@ -54,9 +54,10 @@ void PlanSearch::Run(const PlanOutcome& plain) {
   }
   MakeGroups();
   Explore();
-  // What was found first may be all there is.
-  for (size_t row = 0;
-       outcome_.cut != PlanCut::kNone && row < plain.ranked.size(); ++row) {
+  // What was found first may be all there is, and would be if bounds were
+  // wrong.
+  const bool keeps = !outcome_.is_whole || results_.size() < exact();
+  for (size_t row = 0; keeps && row < plain.ranked.size(); ++row) {
     const PlanResult& result = plain.ranked[row];
     const auto is_same = [&](const PlanResult& other) {
       return other.point == result.point;

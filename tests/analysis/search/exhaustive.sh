@@ -245,10 +245,12 @@ def without(flags):
 
 @functools.lru_cache(None)
 def order(schedule, pp, vpp, microbatches):
-    return subprocess.run(
+    text = subprocess.run(
         [sys.argv[3], 'schedule', schedule, '--pp', pp, '--vpp', vpp,
          '--microbatches', microbatches],
-        check=True, capture_output=True).stdout
+        check=True, capture_output=True, text=True).stdout
+    # With one chunk a loop is plain.
+    return text.replace('placement loop', 'placement plain') if vpp == '1' else text
 
 
 def alike(flags):

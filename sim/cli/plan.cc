@@ -30,6 +30,7 @@ namespace pipewright {
 namespace {
 
 constexpr int kMostPlanWorkers = 1024;
+constexpr double kMostTime_s = 1e9;
 
 struct EmitTarget;
 
@@ -358,6 +359,11 @@ std::string BesideNote(const EmittedArgs& emitted, const EmitTarget& target,
 
 // The first plan that the target takes. Error: that of the best one.
 absl::Status PlanVerb::Emit(const PlanOutcome& outcome, RunContext* context) {
+  if (outcome.cut != PlanCut::kNone) {
+    PrintWarnings(
+        {"--emit: the search was cut; a layout that is left may be "
+         "faster than the one that is written"});
+  }
   absl::Status refused;
   for (const PlanResult& result : outcome.ranked) {
     const absl::Status written =
@@ -443,7 +449,9 @@ absl::StatusOr<PlanOutcome> PlanVerb::Search(const PlanRequest& request,
   if (!time.empty()) {
     const absl::StatusOr<double> seconds = ParseQuantity(time, Unit::kTime);
     PW_RETURN_IF_ERROR(Prefix("--time", seconds.status()));
-    if (*seconds <= 0) return BadValue("--time", time, "more than 0s");
+    if (*seconds <= 0 || *seconds > kMostTime_s) {
+      return BadValue("--time", time, "more than 0s, at most 1e9s");
+    }
     most_s = *seconds;
   }
   PlanProgressForm form = PlanProgressForm::kLine;

@@ -1,9 +1,13 @@
 #include "sim/cli/stop_signals.h"
 
+#include <atomic>
+
 namespace pipewright {
 namespace {
 
-volatile sig_atomic_t stop_signal = 0;
+// Read by threads while a handler may write it.
+std::atomic<int> stop_signal = 0;
+static_assert(std::atomic<int>::is_always_lock_free);
 
 void TakeStop(int signal) { stop_signal = signal; }
 

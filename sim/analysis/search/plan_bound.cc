@@ -203,7 +203,7 @@ std::vector<StageBound> PlanBounds::Stages(const PlanGroup& group) {
 double PlanBounds::OptimizerSeconds(const PlanGroup& group,
                                     const std::vector<StageBound>& stages,
                                     const ScheduleFacts& facts,
-                                    double shards) const {
+                                    bool is_sharded) const {
   const RunConfig& base = space_->request().base;
   if (base.strategy.optimizer_placement.value_or(OptimizerPlacement::kGpu) !=
       OptimizerPlacement::kGpu) {
@@ -212,16 +212,24 @@ double PlanBounds::OptimizerSeconds(const PlanGroup& group,
   if (base.costs.optimizer_s) return *base.costs.optimizer_s;
   const PreparedCosts& costs = space_->probe().costs;
   if (!costs.analytic) return 0;
+  const TrainingSpec training = space_->TrainingOf(group);
+  // Over as many devices as there may be, TrainingSpec::shards() and
+  // expert_shards().
+  const int dense_shards = is_sharded ? group.dp * group.cp : 1;
+  const int expert_shards =
+      is_sharded ? std::max(1, dense_shards * training.tp /
+                                   (training.ep * training.etp()))
+                 : 1;
   Short<double> stepped(group.pp, 0.0);
   double most = 0;
   for (size_t stage = 0; stage < stages.size(); ++stage) {
+    const StageBound& one = stages[stage];
     double& sum = stepped[facts.rank_of_stage[stage]];
-    sum += stages[stage].stepped;
+    sum += one.parameters / dense_shards +
+           (one.stepped - one.parameters) / expert_shards;
     most = std::max(most, sum);
   }
-  TrainingSpec training = space_->TrainingOf(group);
-  return pipewright::OptimizerSeconds(*costs.analytic, training, most / shards,
-                                      0);
+  return pipewright::OptimizerSeconds(*costs.analytic, training, most, 0);
 }
 
 PlanBounds::Own PlanBounds::OwnOf(const PlanPoint& point,
@@ -230,10 +238,8 @@ PlanBounds::Own PlanBounds::OwnOf(const PlanPoint& point,
   own.stages = Stages(point.group);
   const PlanGroup& group = point.group;
   if (synchronised_ && facts.flushes) {
-    const double shards = TraitsOf(point.data_parallel).shards_step
-                              ? static_cast<double>(group.dp) * group.cp
-                              : 1;
-    own.step_s = OptimizerSeconds(group, own.stages, facts, shards);
+    own.step_s = OptimizerSeconds(group, own.stages, facts,
+                                  TraitsOf(point.data_parallel).shards_step);
   }
   const std::vector<Traffic> traffic = TrafficOf(point, own.stages, facts);
   own.extra = ExtraOf(point, traffic, facts);
@@ -297,9 +303,8 @@ double PlanBounds::StepSeconds(const PlanGroup& group) {
   const ScheduleFacts& facts = FactsOf(group);
   if (facts.rank_of_stage.empty()) return 0;
   const std::vector<StageBound> stages = Stages(group);
-  const double shards = static_cast<double>(group.dp) * group.cp;
   const double step = synchronised_ && facts.flushes
-                          ? OptimizerSeconds(group, stages, facts, shards)
+                          ? OptimizerSeconds(group, stages, facts, true)
                           : 0;
   return Passes(group, stages, facts, Extra()) + step;
 }

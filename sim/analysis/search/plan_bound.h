@@ -247,7 +247,7 @@ class PlanBounds {
                        const Own& own) const;
   double OptimizerSeconds(const PlanGroup& group,
                           const std::vector<StageBound>& stages,
-                          const ScheduleFacts& facts, double shards) const;
+                          const ScheduleFacts& facts, bool is_sharded) const;
   double Passes(const PlanGroup& group, const std::vector<StageBound>& stages,
                 const ScheduleFacts& facts, const Extra& extra) const;
   double LeastHop(const PlanGroup& group) const;

@@ -37,6 +37,7 @@ std::shared_ptr<const PlanBounds::Order> PlanBounds::OrderOf(
     params.pp = group.pp;
     params.vpp = group.vpp;
     params.microbatches = group.microbatches;
+    params.max_activations = base.strategy.max_activations;
     absl::StatusOr<Schedule> built =
         BuildSchedule(space_->schedules()[group.schedule], params);
     if (built.ok() && built->slices == 1) {

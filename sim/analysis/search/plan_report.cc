@@ -413,7 +413,9 @@ std::string PlanToJson(const PlanOutcome& outcome) {
   out["fits"] = !outcome.ranked.empty();
   out["cut"] = nullptr;
   if (outcome.cut != PlanCut::kNone) {
-    out["cut"] = {{"by", CutName(outcome.cut)}, {"left", nullptr}};
+    out["cut"] = {{"by", CutName(outcome.cut)},
+                  {"left", nullptr},
+                  {"command", outcome.command}};
     if (outcome.left) out["cut"]["left"] = *outcome.left;
   }
   out["best"] = nullptr;

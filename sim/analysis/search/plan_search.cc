@@ -91,7 +91,7 @@ void PlanSearch::MakeGroups() {
 void PlanSearch::Report() const {
   if (!options_.progress) return;
   PlanCounts counts = outcome_.counts;
-  const PlanResult* best = results_.empty() ? nullptr : &results_[first_at_];
+  const PlanResult* best = first_result_ ? &*first_result_ : nullptr;
   if (plain_ == nullptr) {
     counts = {.tried = 0, .plain = counts.tried};
   } else if (!plain_->ranked.empty() && plain_->ranked[0].score < first_) {
@@ -446,7 +446,7 @@ void PlanSearch::Take(const OpenPoint& open, Tried tried) {
   const double score = results_.back().score;
   if (score < first_) {
     first_ = score;
-    first_at_ = results_.size() - 1;
+    first_result_ = results_.back();
   }
   best_.insert(score);
   if (best_.size() > exact()) best_.erase(std::prev(best_.end()));
@@ -530,6 +530,8 @@ void PlanSearch::Confirm() {
     config.costs.jitter = options_.jitter;
     config.costs.seed = space_.request().base.costs.seed.value_or(0);
     const absl::StatusOr<SimulatedRun> run = Simulate(config, &context_);
+    // A terminal's interrupt ends the engine's process, too.
+    if (!run.ok() && MustStop()) continue;
     ++outcome_.confirmed;
     if (run.ok()) {
       open->confirmed_s = run->report.iteration_s;

@@ -170,8 +170,8 @@ class PlanSearch {
   std::set<int64_t> failed_;
   std::vector<PlanResult> results_;
   double first_ = std::numeric_limits<double>::infinity();
-  size_t first_at_ = 0;         // index of the result with that score
-  std::multiset<double> best_;  // scores, exact() of them at most
+  std::optional<PlanResult> first_result_;  // the one with that score
+  std::multiset<double> best_;              // scores, exact() of them at most
   // Score that enough plain points have at most.
   double most_ = std::numeric_limits<double>::infinity();
   double widened_ = 0;

@@ -143,6 +143,23 @@ TEST_CASE("plan: bounds count what experts send, and no more", "[search]") {
   CHECK(split > 0);
 }
 
+// Experts are sharded over more devices than the rest.
+TEST_CASE("plan: no bound is above the step of experts that are not split",
+          "[search]") {
+  PlanRequest request = Request("ring");
+  request.base.model.preset = "qwen3-30b-a3b";
+  request.base.strategy.etp = 1;
+  request.fixed["cp"] = {"1"};
+  request.fixed["tp"] = {"4", "8"};
+  int split = 0;
+  ForEachRun(request, [&](const PlanSpace& space, PlanBounds*,
+                          const PlanPoint& point, const SimulatedRun&) {
+    const TrainingSpec training = space.TrainingOf(point.group);
+    split += training.expert_shards() > point.group.dp;
+  });
+  CHECK(split > 0);
+}
+
 TEST_CASE("plan: no bound is above the step or the memory of a framework",
           "[search]") {
   for (const Framework framework :

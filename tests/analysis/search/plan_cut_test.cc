@@ -360,6 +360,7 @@ TEST_CASE("plan: limits and progress on the command line", "[search]") {
   };
   refused("--time 5", "--time");
   refused("--time 0s", "more than 0s");
+  refused("--time 1e10s", "at most 1e9s");
   refused("--progress xml", "line, json, none");
   refused("--top 0", "--top");
   refused("--max-candidates 0", "--max-candidates");
@@ -367,7 +368,18 @@ TEST_CASE("plan: limits and progress on the command line", "[search]") {
   const BinaryResult cut =
       RunBinary(PlanWords(small + "--max-candidates 3 --json"));
   CHECK(cut.exit_code == 0);
-  CHECK(Json::parse(cut.out)["cut"]["by"] == "candidates");
+  const Json how = Json::parse(cut.out)["cut"];
+  CHECK(how["by"] == "candidates");
+  CHECK(
+      absl::StartsWith(how["command"].get<std::string>(), "pipewright plan "));
+  // Some schedules keep other orders under a limit.
+  const BinaryResult limited = RunBinary(PlanWords(
+      "--model llama3-8b --nodes 1 --global-batch 16 "
+      "--fix tp=2 --fix pp=4 --fix vpp=2 --fix cp=1 --fix schedule=zeropp "
+      "--fix layout=even --fix offload=none --fix recompute=none "
+      "--fix microbatch_size=1 --max-activations 2 --memory 45GiB"));
+  INFO(limited.err);
+  CHECK(limited.exit_code == 0);
   // No time at all: nothing is found, which is not that nothing fits.
   const BinaryResult none = RunBinary(PlanWords(small + "--time 1ns"));
   INFO(none.err);

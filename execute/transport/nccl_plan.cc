@@ -75,7 +75,8 @@ std::vector<CommPlan> PlanComms(const Program& program) {
 
 namespace {
 
-// An iteration and the next, into which something may reach.
+// An iteration and the next, into which something may reach. What is never
+// flushed matches at its end alone.
 constexpr int kProvenIterations = 2;
 // CUDA's, unless it is told.
 constexpr int kUsualQueues = 8;
@@ -94,11 +95,15 @@ class CallLister {
         self_(self) {}
 
   void List() {
-    OpCursor cursor(program_, self_.rank,
-                    std::min(kProvenIterations, program_.iterations),
+    const int iterations =
+        own_.schedule->update_every > 0
+            ? program_.iterations
+            : std::min(kProvenIterations, program_.iterations);
+    OpCursor cursor(program_, self_.rank, iterations,
                     program_.ClassOf(self_.replica));
     for (Op op; cursor.Next(&op);) {
-      if (op.kind == OpKind::kSend || op.kind == OpKind::kReceive) {
+      if (op.kind == OpKind::kSend || op.kind == OpKind::kReceive ||
+          op.kind == OpKind::kDrop) {
         AddTransfer(op);
       } else if (op.kind == OpKind::kPass) {
         needed_.insert(needed_.end(), received_.begin(), received_.end());
@@ -131,25 +136,32 @@ class CallLister {
     const Channel& channel = own_.channels[op.channel];
     const bool forward = channel.kind == ChannelKind::kActivation;
     if (!forward && channel.kind != ChannelKind::kGradient) return;
+    if (channel.from_rank == channel.to_rank) return;
     const CommPlan link = {.members = {{self_.replica, channel.from_rank},
                                        {self_.replica, channel.to_rank}}};
     const Schedule& schedule = *own_.schedule;
-    const int64_t start = (2 * op.iteration + (op.false_start ? 1 : 0)) *
-                          static_cast<int64_t>(own_.channels.size());
+    // Ranks that are never flushed count iterations apart: the n-th of a
+    // message is the n-th of the other side.
+    const int64_t message =
+        (static_cast<int64_t>(op.channel) * schedule.microbatches +
+         op.pass.microbatch()) *
+            schedule.slices +
+        op.pass.slice();
+    const bool sends = op.kind == OpKind::kSend;
+    const int64_t number = counts_[{sends, message}]++;
     CommCall call = {
         .comm = CommOf([&](const CommPlan& plan) { return plan == link; }),
-        .sends = op.kind == OpKind::kSend,
-        .key = ((start + op.channel) * schedule.microbatches +
-                op.pass.microbatch()) *
-                   schedule.slices +
-               op.pass.slice(),
+        .sends = sends,
+        .key = number * static_cast<int64_t>(own_.channels.size()) *
+                   schedule.microbatches * schedule.slices +
+               message,
         .what = absl::StrCat(forward ? "activation " : "gradient ",
                              op.pass.microbatch()),
         .bytes = channel.bytes};
-    if (call.sends) return Issue(std::move(call));
-    const std::pair<int, int64_t> message = {call.comm, call.key};
-    received_.push_back(message);
-    receives.emplace(message, std::move(call));
+    if (sends) return Issue(std::move(call));
+    const std::pair<int, int64_t> received = {call.comm, call.key};
+    if (op.kind == OpKind::kReceive) received_.push_back(received);
+    receives.emplace(received, std::move(call));
   }
 
   void AddCollective(const SideOp& op) {
@@ -168,6 +180,7 @@ class CallLister {
   const DpClass& own_;
   const std::vector<CommPlan>& plan_;
   const Address self_;
+  std::map<std::pair<bool, int64_t>, int64_t> counts_;
   std::vector<std::pair<int, int64_t>> received_;  // for the next pass
   std::vector<std::pair<int, int64_t>> needed_;    // of the next call
 };

@@ -34,7 +34,7 @@ std::vector<CommPlan> PlanComms(const Program& program);
 // in less, messages decide by their coming which call stands in front of which.
 CommCalls CallsOf(const Program& program);
 
-// Of CUDA: 1 to 32.
+// As many as CUDA makes.
 inline constexpr int kMostQueues = 32;
 // By CUDA_DEVICE_MAX_CONNECTIONS, which LoadNccl has set where nobody had.
 DeviceRoom RoomOfDevice(const char* connections);

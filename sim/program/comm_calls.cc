@@ -104,16 +104,15 @@ void Proof::DealQueues() {
 // Rule 1.
 absl::Status Proof::Agree(int comm) const {
   const std::vector<int>& members = calls_.comms[comm].members;
-  static const std::vector<int> kNone;
-  const auto calls_of = [&](int rank) -> const std::vector<int>& {
+  const auto calls_of = [&](int rank) {
     const auto found = on_comm_[rank].find(comm);
-    return found == on_comm_[rank].end() ? kNone : found->second;
+    return found == on_comm_[rank].end() ? std::vector<int>() : found->second;
   };
   const int first = members[0];
-  const std::vector<int>& own = calls_of(first);
+  const std::vector<int> own = calls_of(first);
   for (size_t member = 1; member < members.size(); ++member) {
     const int other = members[member];
-    const std::vector<int>& theirs = calls_of(other);
+    const std::vector<int> theirs = calls_of(other);
     const size_t both = std::min(own.size(), theirs.size());
     for (size_t number = 0; number < both; ++number) {
       const Place one = {first, own[number]};

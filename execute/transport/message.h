@@ -46,9 +46,6 @@ struct RankMessage {
                  // is with it
     kTakeReady,  // the same of the receiver
     kArrive,     // has come to the meeting `number` of a group, with its part
-    kPull,       // wants what side operation `index` pulls
-    kPulled,     // and gets it
-    kPush,       // writes one-sided
     kCopied,     // work `number` of a thread of the rank itself has ended
     kCombined,   // so has the collective of meeting `number` of group `index`
     kJoin,       // how to join communicator `index` of the transport

@@ -34,14 +34,7 @@ std::vector<CommPlan> PlanComms(const Program& program) {
     }
     for (int rank = 0; rank < program.pp(); ++rank) {
       for (const SideOp& op : program.ranks[rank].side_ops) {
-        if (IsOneSided(op.kind)) {
-          const Place self = {replica, rank};
-          const Place peer = {(replica + op.peer_offset) % program.replicas,
-                              op.peer};
-          if (peer == self) continue;
-          links.insert(op.kind == OpKind::kPull ? std::pair(peer, self)
-                                                : std::pair(self, peer));
-        } else if (IsCombined(program, op)) {
+        if (IsCombined(program, op)) {
           std::vector<Place> members;
           for (const Member& member : RanksOf(
                    GroupMembers(program, program.groups[op.group], replica))) {

@@ -12,11 +12,11 @@
 namespace pipewright {
 namespace {
 
-std::vector<std::vector<Member>> GroupsOf(const Program& program,
-                                          int32_t replica) {
-  std::vector<std::vector<Member>> groups;
-  for (const Group& group : program.groups) {
-    groups.push_back(RanksOf(GroupMembers(program, group, replica)));
+std::vector<std::vector<Address>> GroupsOf(const Program& program,
+                                           int32_t replica) {
+  std::vector<std::vector<Address>> groups;
+  for (size_t group = 0; group < program.groups.size(); ++group) {
+    groups.push_back(GroupRanks(program, static_cast<int32_t>(group), replica));
   }
   return groups;
 }

@@ -147,7 +147,6 @@ class RankRun {
 
   // rank_meetings.cc
   absl::StatusOr<bool> TryCollective(const SideOp& op, Issued& issued);
-  absl::StatusOr<bool> TryCombined(const SideOp& op, Issued& issued);
 
   // rank_transfers.cc
   void Send(int32_t channel, Pass pass, double now_s);

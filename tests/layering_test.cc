@@ -133,7 +133,6 @@ const std::set<std::pair<std::string, std::string>>& Exceptions() {
 // others only declare it.
 const std::set<std::string>& SeeProgram() {
   static const std::set<std::string> headers = {
-      "execute/run/arrivals.h",
       "execute/run/rank_run.h",
       "sim/engine/event_beside.h",
       "sim/engine/event_exchanges.h",

@@ -1,5 +1,7 @@
 #include "execute/run/arrivals.h"
 
+#include <algorithm>
+
 namespace pipewright {
 
 Arrivals::Arrival Arrivals::Pop(int32_t channel, uint64_t pass_key) {
@@ -10,7 +12,7 @@ Arrivals::Arrival Arrivals::Pop(int32_t channel, uint64_t pass_key) {
   return arrival;
 }
 
-Meetings::Meetings(std::vector<std::vector<Member>> members, Address self)
+Meetings::Meetings(std::vector<std::vector<Address>> members, Address self)
     : members_(std::move(members)), begun_(members_.size()) {
   for (size_t group = 0; group < members_.size(); ++group) {
     self_.push_back(IndexOf(static_cast<int>(group), self));
@@ -34,14 +36,10 @@ std::vector<Meetings::Part> Meetings::TakeParts(int group, int64_t meeting) {
 }
 
 int Meetings::IndexOf(int group, Address address) const {
-  const std::vector<Member>& members = members_[group];
-  for (size_t member = 0; member < members.size(); ++member) {
-    if (members[member].replica == address.replica &&
-        members[member].rank == address.rank) {
-      return static_cast<int>(member);
-    }
-  }
-  return -1;
+  const std::vector<Address>& members = members_[group];
+  const auto found = std::find(members.begin(), members.end(), address);
+  return found == members.end() ? -1
+                                : static_cast<int>(found - members.begin());
 }
 
 }  // namespace pipewright

@@ -10,7 +10,6 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "execute/transport/transport.h"
-#include "sim/program/network_time.h"
 
 namespace pipewright {
 
@@ -52,10 +51,10 @@ class Meetings {
   };
 
   // `members`: [group][member].
-  Meetings(std::vector<std::vector<Member>> members, Address self);
+  Meetings(std::vector<std::vector<Address>> members, Address self);
 
   size_t groups() const { return members_.size(); }
-  const std::vector<Member>& members(int group) const {
+  const std::vector<Address>& members(int group) const {
     return members_[group];
   }
   // Number of this rank among the members; -1: it is none.
@@ -72,7 +71,7 @@ class Meetings {
  private:
   int IndexOf(int group, Address address) const;
 
-  std::vector<std::vector<Member>> members_;
+  std::vector<std::vector<Address>> members_;
   std::vector<int> self_;                                         // [group]
   std::vector<int64_t> begun_;                                    // [group]
   std::map<std::pair<int, int64_t>, std::map<int, Part>> parts_;  // [member]

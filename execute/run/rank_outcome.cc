@@ -38,14 +38,10 @@ int64_t Preemptions() {
 void TellOfEnd(const Program& program, Address self, Endpoint* endpoint) {
   const std::string why = endpoint->ended_by();
   if (why.empty()) return;
-  for (int replica = 0; replica < program.replicas; ++replica) {
-    for (int rank = 0; rank < program.pp(); ++rank) {
-      const Address other = {replica, rank};
-      if (other == self) continue;
-      endpoint->Send(other, {.kind = RankMessage::Kind::kLost,
-                             .payload = HostPayload(absl::StrCat(
-                                 RankName(program, self), ": ", why))});
-    }
+  for (const Address other : OtherRanks(program, self)) {
+    endpoint->Send(other, {.kind = RankMessage::Kind::kLost,
+                           .payload = HostPayload(absl::StrCat(
+                               RankName(program, self), ": ", why))});
   }
 }
 

@@ -21,8 +21,7 @@ struct RankRecord {
   // Copies, and side operations that are the rank's own work, of the streams
   // beside compute, in the order of each.
   std::array<std::vector<double>, kNumStreams> beside;
-  // What came from others and carried the run on, without payloads. Pulls from
-  // this rank and pushes to it are left out: it does nothing for them.
+  // What came from others and carried the run on, without payloads.
   std::vector<RankMessage> messages;
 };
 

@@ -12,11 +12,11 @@
 namespace pipewright {
 namespace {
 
-std::vector<std::vector<Member>> GroupsOf(const Program& program,
-                                          int32_t replica) {
-  std::vector<std::vector<Member>> groups;
-  for (const Group& group : program.groups) {
-    groups.push_back(RanksOf(GroupMembers(program, group, replica)));
+std::vector<std::vector<Address>> GroupsOf(const Program& program,
+                                           int32_t replica) {
+  std::vector<std::vector<Address>> groups;
+  for (size_t group = 0; group < program.groups.size(); ++group) {
+    groups.push_back(GroupRanks(program, static_cast<int32_t>(group), replica));
   }
   return groups;
 }
@@ -201,30 +201,15 @@ std::string RankRun::Blocked() const {
                       position_, ": waits for ", absl::StrJoin(waits, "; "));
 }
 
-// Does it speak of something that is there? Another process may be out of
-// order.
-bool RankRun::Knows(const RankMessage& message) const {
-  size_t known = std::numeric_limits<int32_t>::max();
-  if (message.kind == RankMessage::Kind::kArrive) known = meetings_.groups();
-  if (message.kind == RankMessage::Kind::kPulled) {
-    known = rank().side_ops.size();
-  } else if (message.kind == RankMessage::Kind::kPull ||
-             message.kind == RankMessage::Kind::kPush) {
-    known = program_.OfReplica(message.from.replica)
-                .ranks[message.from.rank]
-                .side_ops.size();
-  }
-  return static_cast<size_t>(message.index) < known;
-}
-
 absl::Status RankRun::Take(RankMessage message) {
-  if (!Knows(message)) {
+  // Another process may be out of order.
+  if (message.kind == RankMessage::Kind::kArrive &&
+      static_cast<size_t>(message.index) >= meetings_.groups()) {
     return absl::UnavailableError(
         absl::StrCat(RankName(program_, message.from),
                      " has sent what no rank of this run sends"));
   }
-  if (options_.record != nullptr && message.kind != RankMessage::Kind::kPull &&
-      message.kind != RankMessage::Kind::kPush &&
+  if (options_.record != nullptr &&
       message.kind != RankMessage::Kind::kCopied) {
     RankMessage told = message;
     told.payload = {};
@@ -253,15 +238,6 @@ absl::Status RankRun::Take(RankMessage message) {
       return absl::OkStatus();
     case RankMessage::Kind::kCombined:
       combined_.at({message.index, message.number}).ended = true;
-      return absl::OkStatus();
-    case RankMessage::Kind::kPull:
-      waits_.SendTo(message.from, {.kind = RankMessage::Kind::kPulled,
-                                   .index = message.index});
-      return absl::OkStatus();
-    case RankMessage::Kind::kPulled:
-      ++pulled_[message.index];
-      return absl::OkStatus();
-    case RankMessage::Kind::kPush:
       return absl::OkStatus();
     case RankMessage::Kind::kCopied:
       ended_beside_[message.number] = {

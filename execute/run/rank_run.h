@@ -14,7 +14,6 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <limits>
 #include <map>
@@ -91,7 +90,7 @@ class RankRun {
     Pass pass{};
     double ready_s = 0;
     int64_t meeting = 0;   // that it has come to; 0: not yet
-    bool started = false;  // inputs are taken; a pull is under way
+    bool started = false;  // inputs are taken
     double start_s = 0;
     int64_t beside = 0;  // number of a thread's work; 0: none
     bool done = false;   // in a stream that does not run in order
@@ -114,7 +113,6 @@ class RankRun {
 
   // What carries the run on.
   absl::Status Take(RankMessage message);
-  bool Knows(const RankMessage& message) const;
   // Until a message comes, or until it goes on by itself.
   absl::Status Wait();
   absl::Status CheckLateCame(int iteration) const;
@@ -149,7 +147,6 @@ class RankRun {
 
   // rank_meetings.cc
   absl::StatusOr<bool> TryCollective(const SideOp& op, Issued& issued);
-  absl::StatusOr<bool> TryCombined(const SideOp& op, Issued& issued);
 
   // rank_transfers.cc
   void Send(int32_t channel, Pass pass, double now_s);
@@ -220,8 +217,7 @@ class RankRun {
 
   Meetings meetings_;
   std::map<std::pair<int, int64_t>, Combined> combined_;
-  std::map<int32_t, int> pulled_;  // [side op]: answers to use
-  int64_t beside_ = 0;             // works that threads were given
+  int64_t beside_ = 0;  // works that threads were given
   // [Issued::beside]: what it gave, and when.
   std::map<int64_t, std::pair<absl::Status, double>> ended_beside_;
   std::array<size_t, kNumStreams> copying_{};  // place in the queue

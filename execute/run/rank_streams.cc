@@ -260,8 +260,7 @@ absl::StatusOr<double> RankRun::RunOwn(const SideOp& op, Issued& issued) {
 absl::StatusOr<bool> RankRun::TrySideOp(Issued& issued, double* stream_s) {
   const int32_t index = issued.item.side_op;
   const SideOp& op = rank().side_ops[index];
-  const bool begins = !issued.started;
-  if (begins) {
+  if (!issued.started) {
     if (!TakeSideInputs(op, issued, *stream_s)) return false;
     issued.started = true;
     // What others do has the time that it has for them.
@@ -280,16 +279,6 @@ absl::StatusOr<bool> RankRun::TrySideOp(Issued& issued, double* stream_s) {
     if (clock_->network_given()) end_s = issued.start_s + seconds;
   } else if (IsOneSided(op.kind)) {
     // Lower() makes none of these: they take time and move no data.
-    const Address peer = {(self_.replica + op.peer_offset) % program_.replicas,
-                          op.peer};
-    const bool pulls = op.kind == OpKind::kPull;
-    if (begins) {
-      waits_.SendTo(peer, {.kind = pulls ? RankMessage::Kind::kPull
-                                         : RankMessage::Kind::kPush,
-                           .index = index});
-    }
-    if (pulls && pulled_[index] == 0) return false;
-    if (pulls) --pulled_[index];
     end_s = clock_->network_given() ? issued.start_s + seconds : clock_->Now();
   } else if (UsesHost(op.kind) && !clock_->computed()) {
     PW_ASSIGN_OR_RETURN(const bool ended, TryBeside(op, issued, &end_s));

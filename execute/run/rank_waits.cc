@@ -52,19 +52,8 @@ RankWaits::RankWaits(const Program& program, Address self, Endpoint* endpoint,
   traffic_.sent.resize(static_cast<size_t>(program.replicas) * program.pp());
 }
 
-std::vector<Address> RankWaits::Others() const {
-  std::vector<Address> others;
-  for (int replica = 0; replica < program_.replicas; ++replica) {
-    for (int rank = 0; rank < program_.pp(); ++rank) {
-      const Address address = {replica, rank};
-      if (!(address == self_)) others.push_back(address);
-    }
-  }
-  return others;
-}
-
 void RankWaits::Tell(RankMessage::Kind kind, absl::string_view text) {
-  for (const Address other : Others()) {
+  for (const Address other : OtherRanks(program_, self_)) {
     endpoint_.Send(
         other,
         {.kind = kind, .number = question_, .payload = HostPayload(text)});
@@ -75,7 +64,7 @@ absl::Status RankWaits::AwaitOthers() {
   ended_ = true;
   Tell(RankMessage::Kind::kDone, TrafficText(/*goes_on=*/false));
   if (!HasOneSided(program_)) return absl::OkStatus();
-  while (done_.size() < Others().size()) {
+  while (done_.size() < OtherRanks(program_, self_).size()) {
     PW_RETURN_IF_ERROR(Wait());
   }
   return absl::OkStatus();
@@ -129,8 +118,8 @@ absl::Status RankWaits::Wait() {
     case Received::kStuck:
       if (!ended_) return absl::FailedPreconditionError(blocked_());
       // The others wait for each other; they say so.
-      for (const Address other : Others()) {
-        done_.insert({other.replica, other.rank});
+      for (const Address other : OtherRanks(program_, self_)) {
+        done_.insert(other);
       }
       return absl::OkStatus();
     case Received::kEnded:
@@ -182,11 +171,10 @@ size_t RankWaits::IndexOf(Address address) const {
 }
 
 std::vector<Address> RankWaits::Unanswered() const {
+  const bool served = HasOneSided(program_) && !ended_;
   std::vector<Address> silent;
-  for (const Address other : Others()) {
-    const RankKey key = {other.replica, other.rank};
-    const bool served = HasOneSided(program_) && !ended_;
-    if (answers_.count(key) == 0 && (served || done_.count(key) == 0)) {
+  for (const Address other : OtherRanks(program_, self_)) {
+    if (answers_.count(other) == 0 && (served || done_.count(other) == 0)) {
       silent.push_back(other);
     }
   }
@@ -218,10 +206,10 @@ absl::Status RankWaits::GiveUp(const std::string& text) {
 }
 
 // Has all been taken that was sent to those who wait?
-bool RankWaits::NothingComes(const std::map<RankKey, Traffic>& traffic) const {
+bool RankWaits::NothingComes(const std::map<Address, Traffic>& traffic) const {
   for (const auto& [waits, its] : traffic) {
     if (its.under_way > 0) return false;
-    const size_t index = IndexOf({waits.first, waits.second});
+    const size_t index = IndexOf(waits);
     int64_t sent = 0;
     for (const auto& [from, each] : traffic) sent += each.sent[index];
     for (const auto& [from, each] : last_) {
@@ -249,7 +237,7 @@ absl::Status RankWaits::CheckPatience(Address other) {
 
 absl::Status RankWaits::AskOthers() {
   const int64_t taken = taken_;
-  std::map<RankKey, Traffic> before;
+  std::map<Address, Traffic> before;
   for (const bool again : {false, true}) {
     ++question_;
     answers_.clear();
@@ -276,7 +264,7 @@ absl::Status RankWaits::AskOthers() {
     if (goes_on) return absl::OkStatus();
     // Those that still need something see for themselves.
     if (ended_) return absl::OkStatus();
-    answers_[{self_.replica, self_.rank}] = traffic_;
+    answers_[self_] = traffic_;
     if (again && answers_ != before) return absl::OkStatus();
     before = answers_;
   }
@@ -295,19 +283,18 @@ absl::Status RankWaits::AskOthers() {
 }
 
 absl::Status RankWaits::Take(RankMessage message) {
-  const RankKey from = {message.from.replica, message.from.rank};
   switch (message.kind) {
     case RankMessage::Kind::kDone:
-      done_.insert(from);
-      answers_.erase(from);
-      last_[from] = TrafficOf(message.payload);
+      done_.insert(message.from);
+      answers_.erase(message.from);
+      last_[message.from] = TrafficOf(message.payload);
       return absl::OkStatus();
     case RankMessage::Kind::kAsk:
       asked_.emplace_back(message.from, message.number);
       return absl::OkStatus();
     case RankMessage::Kind::kAnswer:
       if (message.number == question_) {
-        answers_[from] = TrafficOf(message.payload);
+        answers_[message.from] = TrafficOf(message.payload);
       }
       return absl::OkStatus();
     case RankMessage::Kind::kDeadlock:

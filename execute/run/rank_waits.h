@@ -48,7 +48,6 @@ class RankWaits {
   bool ended() const { return ended_; }
 
  private:
-  using RankKey = std::pair<int32_t, int32_t>;  // replica, rank
   // What a rank has done by the time at which it waits.
   struct Traffic {
     std::vector<int64_t> sent;  // [rank of all]: messages that carry it on
@@ -64,13 +63,12 @@ class RankWaits {
   absl::Status CheckPatience(Address other);
   absl::Status AwaitAnswers();
   std::vector<Address> Unanswered() const;
-  bool NothingComes(const std::map<RankKey, Traffic>& traffic) const;
+  bool NothingComes(const std::map<Address, Traffic>& traffic) const;
   absl::Status GiveUp(const std::string& text);
   std::string TrafficText(bool goes_on) const;
   Traffic TrafficOf(const Payload& payload) const;
   size_t IndexOf(Address address) const;
   void Answer(bool goes_on);
-  std::vector<Address> Others() const;
   absl::Status EndedFromOutside();
 
   const Program& program_;
@@ -82,11 +80,11 @@ class RankWaits {
   int64_t taken_ = 0;  // messages that carry the run on, its own too
   Traffic traffic_;
   int64_t question_ = 0;                // the last that was asked
-  std::map<RankKey, Traffic> answers_;  // to it
-  std::map<RankKey, Traffic> stalled_;  // when it last led to nothing
-  std::map<RankKey, Traffic> last_;     // traffic of those that have ended
+  std::map<Address, Traffic> answers_;  // to it
+  std::map<Address, Traffic> stalled_;  // when it last led to nothing
+  std::map<Address, Traffic> last_;     // traffic of those that have ended
   std::vector<std::pair<Address, int64_t>> asked_;  // by whom, question
-  std::set<RankKey> done_;  // others that need nothing more
+  std::set<Address> done_;  // others that need nothing more
   bool ended_ = false;
 };
 

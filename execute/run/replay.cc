@@ -166,14 +166,7 @@ absl::Status RunAlone(const Program& program, int rank,
                             .replays = true,
                             .records = &records};
   execute.faults.slow_passes = options.faults.slow_passes;
-  std::vector<Address> others;
-  for (int replica = 0; replica < program.replicas; ++replica) {
-    for (int other = 0; other < program.pp(); ++other) {
-      const Address address = {replica, other};
-      if (!(address == self)) others.push_back(address);
-    }
-  }
-  ReplayEndpoint endpoint(self, others, messages);
+  ReplayEndpoint endpoint(self, OtherRanks(program, self), messages);
   RankOutcome outcome;
   std::thread thread([&] {
     const absl::Status thrown = WithoutExceptions([&] {

@@ -30,7 +30,7 @@ class PassPayloads {
  public:
   enum class Box { kInput, kOutput };
 
-  // Of `pass` or, on its way to another unit, of the same kind of pass there.
+  // For `pass` or, if `unit` is another one, the same kind of pass there.
   void Put(Box box, Pass pass, int unit, Payload payload) {
     waiting_[{box, KeyOf(pass, unit)}] = std::move(payload);
   }

@@ -273,7 +273,7 @@ absl::StatusOr<double> OptimizerSteps::RunStep(const Start& start) {
     if (options_.synchronised)
       scale = norm_.ClipScale(stages_.model(), start.iteration);
   }
-  return device_.Timed([&] { return StepAll(steps_ + 1, scale); });
+  return device_.Timed([&] { return StepAll(scale); });
 }
 
 absl::Status OptimizerSteps::Misjudged(const char* step, int iteration,
@@ -286,12 +286,12 @@ absl::Status OptimizerSteps::Misjudged(const char* step, int iteration,
                    "strategy.rollback_iterations"));
 }
 
-absl::Status OptimizerSteps::StepAll(int64_t step, float scale) {
-  steps_ = step;
+absl::Status OptimizerSteps::StepAll(float scale) {
+  ++steps_;
   norm_.has_partial = false;
   for (auto& [key, stage] : stages_.all()) {
     const auto [begin, end] = stages_.OwnShard(*stage);
-    PW_RETURN_IF_ERROR(stage->Step(step, scale, begin, end));
+    PW_RETURN_IF_ERROR(stage->Step(steps_, scale, begin, end));
   }
   gradients_.Forget();
   PW_RETURN_IF_ERROR(ForgetOthers());

@@ -145,7 +145,7 @@ class OptimizerSteps {
   absl::Status EndIteration(int iteration);
 
  private:
-  absl::Status StepAll(int64_t step, float scale);
+  absl::Status StepAll(float scale);
   absl::StatusOr<double> RunStep(const Start& start);
   absl::StatusOr<double> RunHostStep(int32_t side_op, const Start& start);
   // Parameters of others are as old as the last gather: a forward that does not

@@ -62,7 +62,7 @@ class OwnerClient {
   // to read or write.
   absl::Status Open(const WorkerOptions& options);
   bool is_open() const { return !memories_.empty(); }
-  // Of the host: the block that clients share, and the copy of the gradients
+  // On the host: the block that clients share, and the copy of the gradients
   // that are pushed.
   size_t bytes() const;
 

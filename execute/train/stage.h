@@ -299,7 +299,7 @@ class Stage {
   Payload token_losses_;
   Payload sums_;
   // Pinned, so that no copy waits for what is queued before it: a pass may be
-  // queued behind a held stream (ModelWorker::Timed).
+  // queued behind a held stream (WorkerDevice::Timed).
   std::shared_ptr<void> host_ids_;      // int32 [tokens]
   std::shared_ptr<void> host_targets_;  // the same
   std::shared_ptr<void> host_losses_;   // float [tokens]

@@ -25,6 +25,27 @@ std::string RankName(const Program& program, Address address) {
                                               " of replica ", address.replica);
 }
 
+std::vector<Address> OtherRanks(const Program& program, Address self) {
+  std::vector<Address> others;
+  for (int replica = 0; replica < program.replicas; ++replica) {
+    for (int rank = 0; rank < program.pp(); ++rank) {
+      const Address other = {replica, rank};
+      if (!(other == self)) others.push_back(other);
+    }
+  }
+  return others;
+}
+
+std::vector<Address> GroupRanks(const Program& program, int32_t group,
+                                int32_t replica) {
+  std::vector<Address> ranks;
+  for (const Member& member :
+       RanksOf(GroupMembers(program, program.groups[group], replica))) {
+    ranks.push_back({member.replica, member.rank});
+  }
+  return ranks;
+}
+
 bool IsCombined(const Program& program, const SideOp& op) {
   if (op.stage < 0 || op.group < 0) return false;
   const std::vector<Member> members =

@@ -3,10 +3,12 @@
 // nothing to when threads happened to run.
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -36,7 +38,7 @@ struct Address {
   int32_t replica = 0;
   int32_t rank = 0;
 
-  friend bool operator==(Address, Address) = default;
+  friend auto operator<=>(Address, Address) = default;
 };
 
 struct RankMessage {
@@ -46,9 +48,6 @@ struct RankMessage {
                  // is with it
     kTakeReady,  // the same of the receiver
     kArrive,     // has come to the meeting `number` of a group, with its part
-    kPull,       // wants what side operation `index` pulls
-    kPulled,     // and gets it
-    kPush,       // writes one-sided
     kCopied,     // work `number` of a thread of the rank itself has ended
     kCombined,   // so has the collective of meeting `number` of group `index`
     kJoin,       // how to join communicator `index` of the transport
@@ -92,6 +91,12 @@ struct SideOp;
 
 // "rank 2", "rank 2 of replica 1".
 std::string RankName(const Program& program, Address address);
+// All but `self`.
+std::vector<Address> OtherRanks(const Program& program, Address self);
+
+// Members of the instance of a group that `replica` takes part in.
+std::vector<Address> GroupRanks(const Program& program, int32_t group,
+                                int32_t replica);
 
 // Is `op` a collective on fp32 data of a device, the gradients or parameters of
 // a stage on more than one rank? Other collectives exchange a few values.

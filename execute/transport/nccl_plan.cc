@@ -13,6 +13,7 @@
 #include "sim/base/check.h"
 #include "sim/program/cursor.h"
 #include "sim/program/network_time.h"
+#include "sim/program/program.h"
 
 namespace pipewright {
 namespace {
@@ -21,13 +22,11 @@ namespace {
 // that is on its way.
 constexpr int kBlocksAhead = 4;
 
-using Place = std::pair<int, int>;  // replica, rank
-
 }  // namespace
 
 std::vector<CommPlan> PlanComms(const Program& program) {
-  std::set<std::pair<Place, Place>> links;
-  std::map<int, std::set<std::vector<Place>>> groups;
+  std::set<std::pair<Address, Address>> links;
+  std::map<int, std::set<std::vector<Address>>> groups;
   for (int replica = 0; replica < program.replicas; ++replica) {
     for (const Channel& channel : program.channels) {
       if (channel.kind != ChannelKind::kActivation &&
@@ -39,35 +38,16 @@ std::vector<CommPlan> PlanComms(const Program& program) {
     }
     for (int rank = 0; rank < program.pp(); ++rank) {
       for (const SideOp& op : program.ranks[rank].side_ops) {
-        if (IsOneSided(op.kind)) {
-          const Place self = {replica, rank};
-          const Place peer = {(replica + op.peer_offset) % program.replicas,
-                              op.peer};
-          if (peer == self) continue;
-          links.insert(op.kind == OpKind::kPull ? std::pair(peer, self)
-                                                : std::pair(self, peer));
-        } else if (IsCombined(program, op)) {
-          std::vector<Place> members;
-          for (const Member& member : RanksOf(
-                   GroupMembers(program, program.groups[op.group], replica))) {
-            members.emplace_back(member.replica, member.rank);
-          }
-          groups[op.group].insert(std::move(members));
-        }
+        if (!IsCombined(program, op)) continue;
+        groups[op.group].insert(GroupRanks(program, op.group, replica));
       }
     }
   }
   std::vector<CommPlan> plan;
-  const auto address = [](Place place) {
-    return Address{place.first, place.second};
-  };
-  for (const auto& [from, to] : links) {
-    plan.push_back({.members = {address(from), address(to)}});
-  }
+  for (const auto& [from, to] : links) plan.push_back({.members = {from, to}});
   for (const auto& [group, instances] : groups) {
-    for (const std::vector<Place>& places : instances) {
-      CommPlan& each = plan.emplace_back(CommPlan{.group = group});
-      for (const Place& place : places) each.members.push_back(address(place));
+    for (const std::vector<Address>& members : instances) {
+      plan.push_back({.members = members, .group = group});
     }
   }
   return plan;

@@ -101,7 +101,6 @@ void NcclEndpoint::Send(Address to, RankMessage message) {
 }
 
 void NcclEndpoint::Accept(RankMessage message) {
-  const Place from = {message.from.replica, message.from.rank};
   heard_s_ = SteadySeconds();
   if (message.kind == RankMessage::Kind::kJoin) {
     if (message.payload.bytes == sizeof(PwNcclId)) {
@@ -121,7 +120,7 @@ void NcclEndpoint::Accept(RankMessage message) {
     }
     return;
   }
-  Waiting& waiting = waiting_[from];
+  Waiting& waiting = waiting_[message.from];
   auto incoming = std::make_shared<Incoming>();
   incoming->message = std::move(message);
   Payload& payload = incoming->message.payload;
@@ -156,7 +155,7 @@ void NcclEndpoint::Deliver(Waiting& waiting) {
   while (!waiting.empty() && waiting.front()->complete) {
     RankMessage& message = waiting.front()->message;
     if (message.kind == RankMessage::Kind::kDone) {
-      done_.insert({message.from.replica, message.from.rank});
+      done_.insert(message.from);
     }
     ready_.push_back(std::move(message));
     waiting.pop_front();

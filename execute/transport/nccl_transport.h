@@ -75,7 +75,6 @@ class NcclEndpoint : public Endpoint {
   void Combine(const std::shared_ptr<Collective>& collective) override;
 
  private:
-  using Place = std::pair<int32_t, int32_t>;  // replica, rank
   struct Incoming {
     RankMessage message;
     bool complete = false;
@@ -110,9 +109,9 @@ class NcclEndpoint : public Endpoint {
   mutable std::mutex mutex_;
   std::map<size_t, std::unique_ptr<NcclComm>> comms_;  // [index in plan_]
   std::map<size_t, PwNcclId> ids_;
-  std::map<Place, Waiting> waiting_;  // [sender]
+  std::map<Address, Waiting> waiting_;  // [sender]
   std::deque<RankMessage> ready_;
-  std::set<Place> done_;  // senders that will send nothing more
+  std::set<Address> done_;  // senders that will send nothing more
   bool connecting_ = false;
   bool others_end_ = false;  // somebody has said that the run is over
   double heard_s_ = 0;       // when anything came last

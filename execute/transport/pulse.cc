@@ -21,7 +21,7 @@ constexpr int kShortLooks = 4;
 constexpr double kMostStuck_s = 0.7;
 
 // A rank waits for an answer for a quarter of the time-out, at least a second
-// (RankRun::AwaitAnswers), and should see four signs in that time. On a long
+// (RankWaits::AwaitAnswers), and should see four signs in that time. On a long
 // time-out a sign every 5 s is enough.
 double PeriodOf(double timeout_s) {
   return std::min(5.0, std::max(1.0, timeout_s / 4) / 4);

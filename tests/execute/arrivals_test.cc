@@ -23,10 +23,11 @@ TEST_CASE("Messages of a pass are used in the order in which they came") {
 }
 
 TEST_CASE("A meeting gives its parts once all members have come") {
-  const std::vector<std::vector<Member>> groups = {{{.replica = 0, .rank = 1}},
-                                                   {{.replica = 0, .rank = 0},
-                                                    {.replica = 1, .rank = 0},
-                                                    {.replica = 2, .rank = 0}}};
+  const std::vector<std::vector<Address>> groups = {
+      {{.replica = 0, .rank = 1}},
+      {{.replica = 0, .rank = 0},
+       {.replica = 1, .rank = 0},
+       {.replica = 2, .rank = 0}}};
   Meetings meetings(groups, {1, 0});
   CHECK(meetings.self(0) == -1);
   CHECK(meetings.self(1) == 1);

@@ -159,27 +159,6 @@ LowerOptions Costs(int stages, int replicas) {
 
 TEST_CASE("transport: communicators go the way that data goes", "[execute]") {
   using Places = std::vector<Address>;
-  const auto members = [](OpKind kind) {
-    Program program = Lowered(Registered("1f1b", 1, 2), Costs(1, 3));
-    AttachOp(program, 0, 0,
-             {.kind = kind,
-              .stream = Stream::kCollective,
-              .bytes = 8,
-              .peer = 0,
-              .peer_offset = 1});
-    std::vector<Places> all;
-    for (const CommPlan& plan : PlanComms(program)) {
-      all.push_back(plan.members);
-    }
-    return all;
-  };
-  // Each pulls from the replica behind it, and pushes to it.
-  CHECK(members(OpKind::kPull) == std::vector<Places>{{{0, 0}, {2, 0}},
-                                                      {{1, 0}, {0, 0}},
-                                                      {{2, 0}, {1, 0}}});
-  CHECK(members(OpKind::kPush) == std::vector<Places>{{{0, 0}, {1, 0}},
-                                                      {{1, 0}, {2, 0}},
-                                                      {{2, 0}, {0, 0}}});
   // Activations one way, gradients the other.
   const Program hops = Lowered(Registered("1f1b", 2, 2), Costs(2, 1));
   const std::vector<CommPlan> plan = PlanComms(hops);

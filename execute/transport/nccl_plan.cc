@@ -12,7 +12,6 @@
 #include "execute/transport/message.h"
 #include "sim/base/check.h"
 #include "sim/program/cursor.h"
-#include "sim/program/network_time.h"
 #include "sim/program/program.h"
 
 namespace pipewright {

@@ -184,7 +184,7 @@ TEST_CASE("execution: rows of experts without fused permutation", "[cost]") {
   // 128 pieces are cut and joined on each way, most of it in B.
   CHECK(times("dispatch").host_seconds[1] > dispatch.host_seconds[1]);
   CHECK(times("dispatch").launches[1] - dispatch.launches[1] >
-        5 * (times("dispatch").launches[0] - dispatch.launches[0]));
+        2 * (times("dispatch").launches[0] - dispatch.launches[0]));
 }
 
 TEST_CASE("execution: natural routing loads a device by its experts",
@@ -240,7 +240,7 @@ TEST_CASE("execution: an interval says what is not known", "[cost]") {
   training.execution.routing = Routing::kNatural;
   CHECK(has("natural routing"));
   CHECK(interval().high > 1.01 * even.high);
-  CHECK(interval().low < 0.99 * even.low);
+  CHECK(interval().high / interval().low > 1.01 * even.high / even.low);
   training.execution.expert_load = 1.2;
   CHECK_FALSE(has("natural routing"));
   options.launch_s = 51e-6;
@@ -564,7 +564,10 @@ TEST_CASE("execution: exchanges beside other passes and products", "[cost]") {
   CHECK(cut.comm_seconds[0] ==
         Approx(comm_s / 8 + std::max(0.0, comm_s * 7 / 8 - cut.seconds[0])));
   // Seven more products and messages are launched, by C++.
-  CHECK(cut.launches[0] == Approx(plain.launches[0] + 2 * 0.67 * 7));
+  CHECK(cut.launches[0] ==
+        Approx(plain.launches[0] +
+               2 * kGroupSeconds /
+                   LaunchSecondsOf(options.device, options.kernels) * 7));
   // The product is cut as well: eight times that of 512 tokens.
   training.execution.overlap_tensor = false;
   training.sequence = 512;

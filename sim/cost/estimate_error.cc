@@ -97,7 +97,8 @@ constexpr double kFittedClock = 0.028;
 // GB200 and 59.19 us a year later on another (host_time.cc), so either is 30 %
 // from the mean of both. [kernel file]
 constexpr double kHostError = 0.30;
-// Of a step, from where on the host is said to be in the interval. [numerics]
+// Share of a step from where on the host is said to be in the interval.
+// [numerics]
 constexpr double kNamedHost = 0.1;
 // Largest share of a step that may be held up: keeps the logarithm finite.
 // [numerics]

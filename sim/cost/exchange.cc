@@ -10,9 +10,9 @@ namespace {
 
 // What exchanges with experts reach of a link's rate, in messages of tens of
 // megabytes a device.
-// - Sent once (HybridEP, bf16, 8 multiprocessors and more, kernels alone;
-//   deepseek-ai/DeepEP 41cad944, docs/README_Hybrid-EP.md): 543 to 666 of 900
-//   GB/s on GB200, geometric mean; between nodes of H100 the time of 16, 32 and
+// - Sent once: HybridEP in bf16 with 8 multiprocessors and more, kernels alone
+//   (deepseek-ai/DeepEP 41cad944, its page of Hybrid-EP). On GB200 543 to 666
+//   of 900 GB/s, geometric mean. Between nodes of H100 the time of 16, 32 and
 //   64 devices is that of the cards at 46.5 of 50 GB/s, and 0.4 of what NVLink
 //   takes at its rate.
 // - Copies for each expert (NCCL 2.28 and 2.29 over EFA; alltoall_perf by

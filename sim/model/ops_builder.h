@@ -14,9 +14,9 @@ namespace pipewright {
 inline double AsDouble(int64_t value) { return static_cast<double>(value); }
 
 // Rows of the busiest device's experts over the mean.
-// Natural routing: an expert has so much more than the mean at most, between
-// 0.72 and 0.52 with a loss for balance in models of 1 and 3 billion parameters
-// (MaxVio of arXiv 2408.15664, table 2, from memory), and those of a device are
+// Natural routing: so much more than the mean the busiest expert has, between
+// 0.72 and 0.52 with a loss for balance (MaxVio of models of 1 and 3 billion
+// parameters, arXiv 2408.15664, table 2, from memory). Experts of a device are
 // taken to vary by themselves. [assumption]
 inline constexpr double kBusiestExpert = 0.62;
 double ExpertLoad(const ModelSpec& model, const TrainingSpec& training);

@@ -252,11 +252,19 @@ def experts(source, name):
     return out
 
 
+def skips_window(row):
+    """Backward passes in 8 bit go over the whole sequence, with a window or
+    without: 0.54, 6.2 and 90 ms at 2048, 8192 and 32768 tokens on GB200."""
+    return row["dtype"] != "fp8" or row["pass"] != "bwd"
+
+
 def sdpa(source):
     """{gpu: {(type, pass, mask, head_dim): {(heads, seq): {row: seconds}}}}."""
     out = {}
     for number, row in enumerate(rows_of(source, "sdpa", "sdpa.csv")):
-        if row["dtype"] not in ("bfloat16", "fp8") or row["window"]:
+        if row["dtype"] not in ("bfloat16", "fp8"):
+            continue
+        if row["window"] and skips_window(row):
             continue
         if row["q_len"] != row["kv_len"] or row["deterministic"] == "1":
             continue

@@ -202,8 +202,8 @@ absl::StatusOr<std::optional<AnalyticOptions>> PrepareAnalytic(
                     FormatSeconds(*config.costs.analytic_launch_s),
                     absl::StrCat("0 to ", limits::kMostLaunchSeconds, " s"));
   }
-  options.launch_s =
-      config.costs.analytic_launch_s.value_or(LaunchSecondsOf(*spec));
+  options.launch_s = config.costs.analytic_launch_s.value_or(
+      LaunchSecondsOf(*spec, options.kernels));
   options.contention =
       config.costs.analytic_contention.value_or(ContentionOf(*spec));
   options.slowest_energy = EnergyOfSlowest(

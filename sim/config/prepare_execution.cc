@@ -39,6 +39,9 @@ absl::StatusOr<Execution> PrepareExecution(const RunConfig& config) {
   }
   out.etp = ExpertTensorOf(choice, choice.ep.value_or(1));
   out.expert_load = choice.expert_load.value_or(out.expert_load);
+  out.routing = choice.routing.value_or(out.routing);
+  out.fused_permutation =
+      choice.fused_permutation.value_or(out.fused_permutation);
   out.expert_nodes = choice.expert_nodes.value_or(out.expert_nodes);
   out.dispatch = choice.dispatch.value_or(out.dispatch);
   out.fused_experts = choice.fused_experts.value_or(out.fused_experts);

@@ -9,10 +9,14 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "sim/cost/block_prices.h"
 #include "sim/cost/clock.h"
+#include "sim/cost/host_time.h"
 #include "sim/cost/kernel_time.h"
 #include "sim/cost/op_time.h"
+#include "sim/model/ops_builder.h"
 #include "sim/model/precision.h"
 
 namespace pipewright {
@@ -89,10 +93,13 @@ constexpr double kCurvesClock = 0.12;
 // experiments/h100_load). [kernel file]
 constexpr double kFittedClock = 0.028;
 
-// The host: te.Linear in bf16 takes 99.66 us on one GB200 and 59.19 us a year
-// later on another (host_time.cc), so either is 30 % from the mean of both.
-// [kernel file]
+// The host with PyTorch's kernels: te.Linear in bf16 takes 99.66 us on one
+// GB200 and 59.19 us a year later on another (host_time.cc), so either is 30 %
+// from the mean of both. [kernel file]
 constexpr double kHostError = 0.30;
+// Share of a step from where on the host is said to be in the interval.
+// [numerics]
+constexpr double kNamedHost = 0.1;
 // Largest share of a step that may be held up: keeps the logarithm finite.
 // [numerics]
 constexpr double kMostHeld = 0.9;
@@ -330,6 +337,34 @@ Sides ClockSides(const BlockPrices& prices, const StageLayout& layout,
   return squares.Roots();
 }
 
+// What no step of docs/validation.md has, in the words of a run.
+std::string UnmeasuredKind(const ModelSpec& model, const TrainingSpec& training,
+                           const AnalyticOptions& options) {
+  const DeviceSpec& device = options.device;
+  const bool has_experts = model.has_experts();
+  if (device.architecture != "ampere" && device.architecture != "hopper" &&
+      device.architecture != "blackwell") {
+    return absl::StrCat("devices like ", device.name);
+  }
+  if (has_experts && device.architecture == "ampere") {
+    return "experts on Ampere";
+  }
+  if (has_experts && options.kernels != FrameworkKernels::kFused) {
+    return "experts with PyTorch's kernels";
+  }
+  if (has_experts && training.precision == Precision::kNvfp4) {
+    return "experts in nvfp4";
+  }
+  if (has_experts && training.cp > 1) {
+    return "experts with context parallelism";
+  }
+  if (training.precision == Precision::kFp8Block) return "fp8 by blocks";
+  if (model.lora_rank > 0) return "adapters (LoRA)";
+  if (!model.causal) return "attention without a causal mask";
+  if (training.slices > 1) return "sequences in slices";
+  return "";
+}
+
 }  // namespace
 
 RatioInterval EstimateError(const ModelSpec& model,
@@ -344,6 +379,7 @@ RatioInterval EstimateError(const ModelSpec& model,
 RatioInterval EstimateError(const BlockPrices& prices,
                             const StageLayout& layout) {
   const TrainingSpec& training = prices.inventory().training();
+  const AnalyticOptions& options = prices.options();
   const Parts parts = PartsOf(prices, layout);
   if (parts.all_s <= 0) return {};
   const double all_s = parts.all_s;
@@ -360,7 +396,23 @@ RatioInterval EstimateError(const BlockPrices& prices,
               all_s);
   squares.Add(kCurveError * parts.curves_s / all_s);
   squares.Add(kCollectiveError * parts.collectives_s / all_s);
-  squares.Add(kHostError * parts.host_s / all_s);
+  std::vector<std::string> unknown;
+  const double host = parts.host_s / all_s;
+  if (options.kernels == FrameworkKernels::kFused) {
+    squares.Add(kMegatronHostError * host, kMegatronHostMore * host);
+    if (host > kNamedHost) unknown.push_back("how fast the host launches");
+  } else {
+    squares.Add(kHostError * host);
+  }
+  // Even, or twice as uneven.
+  const ModelSpec& model = prices.inventory().model();
+  if (const double load = ExpertLoad(model, training);
+      load > 1 && training.execution.expert_load == 0) {
+    const double concerned =
+        (parts.grouped_s + parts.small_s + parts.collectives_s) / all_s;
+    squares.Add(std::log1p(concerned * (load - 1) / load));
+    unknown.push_back("how uneven natural routing is");
+  }
   const double grouped = parts.grouped_s / all_s;
   const bool on_hopper = prices.options().device.architecture == "hopper";
   if (on_hopper && training.precision != Precision::kFp8Block) {
@@ -380,7 +432,16 @@ RatioInterval EstimateError(const BlockPrices& prices,
   const Sides clock = ClockSides(prices, layout, parts);
   squares.Add(clock.less, clock.more);
   const Sides half = squares.Roots();
-  return {std::exp(-half.less), std::exp(half.more)};
+  std::string note;
+  if (const std::string kind = UnmeasuredKind(model, training, options);
+      !kind.empty()) {
+    note = absl::StrCat("no step was measured of ", kind);
+  }
+  if (!unknown.empty()) {
+    absl::StrAppend(&note, note.empty() ? "" : "; ",
+                    "not known: ", absl::StrJoin(unknown, ", "));
+  }
+  return {std::exp(-half.less), std::exp(half.more), std::move(note)};
 }
 
 }  // namespace pipewright

@@ -3,6 +3,8 @@
 // it, so it knows nothing of what estimates leave out.
 #pragma once
 
+#include <string>
+
 #include "sim/cost/analytic.h"
 #include "sim/cost/block_prices.h"
 #include "sim/model/stages.h"
@@ -12,6 +14,9 @@ namespace pipewright {
 struct RatioInterval {
   double low = 1;
   double high = 1;
+  // What nobody knows and is therefore in it, and whether no step of such a
+  // kind was measured; empty: nothing of both.
+  std::string note;
 };
 
 // The 90 % interval of a step over its estimate. Errors of one kernel are the

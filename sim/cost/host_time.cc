@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sim/cost/kernel_time.h"
 #include "sim/cost/op_time.h"
 
 namespace pipewright {
@@ -11,6 +12,17 @@ namespace {
 // Platinum 8480C): NVIDIA/TransformerEngine, issue 2053. The unit of all counts
 // below. [kernel file, s]
 constexpr double kLaunchSeconds = 13.48e-6;
+
+// The same in a training process of Megatron-LM, where its own Python, hooks of
+// its parameters and other threads come on top: what layers of 512 wide take,
+// with the device idle for nine tenths, over the launches counted below. Of the
+// two runs of hundreds of passes in 8 bit in its continuous integration, the
+// geometric mean (experiments/megatron_host; NVIDIA/Megatron-LM d98e8a64). With
+// Hopper on x86, with Blackwell on Grace; other Blackwell cards have x86.
+// Ampere, whose published steps are of older releases, keeps the lone launch.
+// [paper, s]
+constexpr double kMegatronLaunchSeconds = 52e-6;
+constexpr double kMegatronLaunchOnGrace = 69e-6;
 
 // A kernel that Python launches in a layer, with the gradient recorded or
 // computed: 1.4 to 1.8, geometric mean 1.6, in seven layers of 76 to 348
@@ -37,11 +49,25 @@ constexpr ModuleWork kEightBitModule = {2.00, 5.80};
 // us. Shared by its two products. [kernel file]
 constexpr ModuleWork kFusedExperts = {16, 28};
 
-// One product of a group, launched by C++: 9 us (kGroupSeconds, fitted on
-// grouped products of B200) over the 13.48 us of a torch.nn.Linear on such a
-// host. Assumed: a cast of one expert's rows takes as much, as it allocates as
-// many tensors (NVIDIA/TransformerEngine, issue 1499). [kernel file]
-constexpr double kOfGroup = 0.67;
+// One product of a group, launched by C++, in launches: no Python slows it.
+// Assumed: a cast of one expert's rows takes as much, as it allocates as many
+// tensors (NVIDIA/TransformerEngine, issue 1499).
+double OfGroup(const AnalyticOptions& options) {
+  return kGroupSeconds / LaunchSecondsOf(options.device, options.kernels);
+}
+
+// What rows of experts that are not sorted by fused kernels take besides:
+// transposed maps, a sort, a selection and the row numbers of each in F, their
+// gradients in B, counted (Megatron-Core 0.14, moe_utils.py, permute and
+// unpermute). [framework source]
+constexpr double kSortedForward = 6;
+constexpr double kSortedBackward = 4;
+// A piece of what is cut and joined again: a split in 16 takes 29.65 us forward
+// and 194.84 us backward where a torch.nn.Linear takes 22.33
+// (experiments/torch_layers, h200_host.csv), in seconds of the host above. C++
+// makes them. [measured, s]
+constexpr double kPieceForward = 29.65 / 16 / 22.33 * kLaunchSeconds;
+constexpr double kPieceBackward = 194.84 / 16 / 22.33 * kLaunchSeconds;
 // A collective: the call and the events on both streams (torch.distributed,
 // ProcessGroupNCCL). Assumed: each takes a kernel's time. [assumption]
 constexpr double kCollective = 2;
@@ -113,6 +139,20 @@ double CastKernels(const TrainingSpec& training, const ModelOp& op,
   return 0;
 }
 
+// Launches of kernels that sort and sum rows of experts, without fusion.
+double SortingLaunches(const AnalyticOptions& options,
+                       const TrainingSpec& training, const ModelOp& op,
+                       OpPass pass) {
+  if (op.kind != OpClass::kRouting || training.execution.fused_permutation) {
+    return 0;
+  }
+  const bool is_forward = pass == OpPass::kForward;
+  const double pieces_s =
+      op.chunks * (is_forward ? kPieceForward : kPieceBackward);
+  return kOfKernel * (is_forward ? kSortedForward : kSortedBackward) / 2 +
+         pieces_s / LaunchSecondsOf(options.device, options.kernels);
+}
+
 // Is what the module of a product takes measured as a whole, kernels included?
 bool IsMeasuredModule(const ModelOp& op) {
   return op.kind == OpClass::kGemm && op.part != OpPart::kRouter;
@@ -124,8 +164,8 @@ bool Runs(const ModelOp& op, OpPass pass) {
 }
 
 // Launches of a pass by kernels of its own; `products`: how many it makes.
-double Launches(const TrainingSpec& training, const ModelOp& op, OpPass pass,
-                int products) {
+double Launches(const AnalyticOptions& options, const TrainingSpec& training,
+                const ModelOp& op, OpPass pass, int products) {
   const Execution& execution = training.execution;
   if (!Runs(op, pass) || execution.graphs(op.part)) return 0;
   const Count count = CountOf(op);
@@ -146,10 +186,11 @@ double Launches(const TrainingSpec& training, const ModelOp& op, OpPass pass,
                 (pass == OpPass::kForward ? work.forward : work.backward);
   }
   if (op.kind == OpClass::kGroupedGemm) {
-    launches += kOfGroup * op.count * (1 + casts);
+    launches += OfGroup(options) * op.count * (1 + casts);
   } else {
     launches += casts;
   }
+  launches += SortingLaunches(options, training, op, pass);
   launches *= products;
   for (const OpComm& comm : op.comms) {
     if (comm.pass == pass && comm.members > 1) launches += kCollective;
@@ -159,20 +200,27 @@ double Launches(const TrainingSpec& training, const ModelOp& op, OpPass pass,
 
 }  // namespace
 
-double LaunchSecondsOf(const DeviceSpec& device) {
-  return device.launch_s > 0 ? device.launch_s : kLaunchSeconds;
+double LaunchSecondsOf(const DeviceSpec& device, FrameworkKernels kernels) {
+  const bool is_grace = device.launch_s > 0;
+  const bool is_recent =
+      device.architecture == "hopper" || device.architecture == "blackwell";
+  if (kernels == FrameworkKernels::kFused && is_recent) {
+    return is_grace ? kMegatronLaunchOnGrace : kMegatronLaunchSeconds;
+  }
+  return is_grace ? device.launch_s : kLaunchSeconds;
 }
 
 double HostLaunches(const AnalyticOptions& options,
                     const TrainingSpec& training, const ModelOp& op,
                     OpPass pass) {
   const bool is_apart = options.kernels != FrameworkKernels::kFused;
-  double launches = Launches(training, op, pass, is_apart ? op.apart() : 1);
+  double launches =
+      Launches(options, training, op, pass, is_apart ? op.apart() : 1);
   if (launches > 0) {
     // Each further piece of a product, and its message: C++ makes them in
     // Transformer Engine, Python in PyTorch (torch/distributed/
     // _symmetric_memory, _pipelined_multi_all_gather_and_consume).
-    launches += 2 * (is_apart ? kOfKernel : kOfGroup) *
+    launches += 2 * (is_apart ? kOfKernel : OfGroup(options)) *
                 (PiecesOf(options, op, pass) - 1);
   }
   if (launches == 0 || !IsOfFusedExperts(options, training, op)) {
@@ -184,9 +232,9 @@ double HostLaunches(const AnalyticOptions& options,
     case OpPass::kForward:
       return std::min(launches, kFusedExperts.forward);
     case OpPass::kBackwardInput:
-      return std::min(
-          launches + Launches(training, op, OpPass::kBackwardWeight, 1),
-          kFusedExperts.backward);
+      return std::min(launches + Launches(options, training, op,
+                                          OpPass::kBackwardWeight, 1),
+                      kFusedExperts.backward);
     case OpPass::kBackwardWeight:
       break;  // counted in B
   }

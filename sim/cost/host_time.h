@@ -9,8 +9,18 @@
 
 namespace pipewright {
 
-// Seconds to launch one kernel, by the host that the device is sold with.
-double LaunchSecondsOf(const DeviceSpec& device);
+// Seconds to launch one kernel, by the host that the device is sold with and
+// the framework's process.
+double LaunchSecondsOf(const DeviceSpec& device, FrameworkKernels kernels);
+
+// Half of a 90 % interval of Megatron-LM's launches, as a logarithm: 1.645
+// standard deviations over 28 runs on two machines, the overhead of steps
+// inside (experiments/megatron_host). Upwards: its tiny models take up to 1.9
+// times as long in other container images (NVIDIA/Megatron-LM, pull requests
+// 6991 and 7217), and how processes are bound to processors changes them, too
+// (NVIDIA-NeMo/Megatron-Bridge 0.5.1, known issues). [paper]
+inline constexpr double kMegatronHostError = 0.34;
+inline constexpr double kMegatronHostMore = 0.64;
 
 // How many times the host takes what it takes for one kernel of one PyTorch
 // operation: kernels, and the work of modules around them in the same unit. 0

@@ -33,6 +33,7 @@ struct Program;
 struct StepInterval {
   double low_s = 0;
   double high_s = 0;
+  std::string note;  // RatioInterval's
 };
 
 struct StepErrors {

@@ -37,6 +37,9 @@ enum class ExpertDispatch : uint8_t {
   kOnce,
 };
 
+// How tokens fall to experts where nobody says how unevenly.
+enum class Routing : uint8_t { kBalanced, kNatural };
+
 struct Execution {
   Launch launch = Launch::kEager;
   // Parts of the model that are in a graph, a bit for each OpPart. How many
@@ -46,8 +49,12 @@ struct Execution {
   uint8_t graph_parts = 7;
   // Tensor parallelism of experts; 0: that of the rest.
   int etp = 0;
-  // Rows of the busiest device over the mean.
-  double expert_load = 1;
+  // Rows of the busiest device over the mean; 0: by `routing` (ExpertLoad in
+  // sim/model/ops_builder.h).
+  double expert_load = 0;
+  Routing routing = Routing::kBalanced;
+  // Rows of experts are sorted and summed by fused kernels.
+  bool fused_permutation = true;
   // Nodes that the experts of one token are on at most; 0: any.
   int expert_nodes = 0;
   ExpertDispatch dispatch = ExpertDispatch::kAllToAll;

@@ -147,6 +147,9 @@ struct ModelOp {
   // between them.
   double inner = 0;
   bool is_gate_up = false;  // the first of both products
+  // Pieces that rows of experts are cut into and joined in another order; 0:
+  // they are not.
+  double chunks = 0;
   // Outputs of each of the products of one input that some frameworks have in
   // place of one: queries, keys and values; gate and up. All 0: it is one.
   std::array<double, 3> products{};

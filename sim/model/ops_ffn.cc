@@ -1,5 +1,6 @@
 // Feed-forward part: dense, and a mixture of experts.
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -52,7 +53,7 @@ void AddExchange(const OpsBuilder& builder, double bytes, bool is_dispatch,
                  ModelOp& op) {
   const TrainingSpec& training = builder.training();
   const Execution& execution = training.execution;
-  const double busiest = bytes * execution.expert_load;
+  const double busiest = bytes * ExpertLoad(builder.model(), training);
   const bool once = execution.dispatch == ExpertDispatch::kOnce;
   for (const OpPass pass : {OpPass::kForward, OpPass::kBackwardInput}) {
     if (training.ep > 1) {
@@ -65,6 +66,17 @@ void AddExchange(const OpsBuilder& builder, double bytes, bool is_dispatch,
            .beside_passes = execution.overlap_experts,
            .copies = once ? AsDouble(builder.model().experts_per_token) : 0,
            .most_nodes = execution.expert_nodes});
+    }
+    // Weights of the rows in fp32 go the same way in a message of their own
+    // (Megatron-Core 0.14, token_dispatcher.py, token_dispatch).
+    if (training.ep > 1 && is_dispatch && !once) {
+      op.comms.push_back({.pass = pass,
+                          .kind = CommKind::kAllToAll,
+                          .group = CommGroup::kExpert,
+                          .members = training.ep,
+                          .bytes = 4 * busiest / OpsBuilder::kElement /
+                                   AsDouble(builder.model().hidden),
+                          .beside_passes = execution.overlap_experts});
     }
     if (training.etp() == 1 || !training.sequence_parallel) continue;
     const bool gathers = is_dispatch == (pass == OpPass::kForward);
@@ -91,6 +103,15 @@ void AddSharedGate(OpsBuilder& builder) {
 }
 
 }  // namespace
+
+double ExpertLoad(const ModelSpec& model, const TrainingSpec& training) {
+  const Execution& execution = training.execution;
+  if (execution.expert_load > 0) return execution.expert_load;
+  if (execution.routing == Routing::kBalanced || training.ep == 1) return 1;
+  const double of_device = AsDouble(model.experts) / training.ep;
+  return std::min<double>(training.ep,
+                          1 + kBusiestExpert / std::sqrt(of_device));
+}
 
 void AddFeedForward(OpsBuilder& builder, double ffn_hidden,
                     const std::string& prefix) {
@@ -119,7 +140,7 @@ void AddExperts(OpsBuilder& builder) {
       builder.residual_tokens() * AsDouble(model.experts_per_token);
   const double etp = training.etp();
   const double rows = builder.tokens() * AsDouble(model.experts_per_token) *
-                      training.execution.expert_load * etp / builder.tp();
+                      ExpertLoad(model, training) * etp / builder.tp();
   const double experts = AsDouble(model.experts) / training.ep;
   const double width = AsDouble(model.expert_ffn_hidden) / etp;
 
@@ -137,13 +158,21 @@ void AddExperts(OpsBuilder& builder) {
   router.saved_until_backward = 4 * router.m * router.n;
   builder.Add(router);
 
+  // Copies for each expert come by devices, and are sorted by experts once more
+  // (Megatron-Core 0.14, sort_chunks_by_idxs).
+  const bool sorts = training.ep > 1 && experts > 1 &&
+                     training.execution.dispatch == ExpertDispatch::kAllToAll;
+  const double moved = 2 * element * rows * hidden;
+  const double sorted = sorts ? moved : 0;
+  const double summed =
+      training.execution.fused_permutation ? moved : kScatteredSum * moved;
   ModelOp dispatch;
   dispatch.name = "dispatch";
   dispatch.kind = OpClass::kRouting;
-  dispatch.work[static_cast<int>(OpPass::kForward)] = {.bytes = 2 * element *
-                                                                rows * hidden};
-  dispatch.work[static_cast<int>(OpPass::kBackwardInput)] = {
-      .bytes = 2 * element * rows * hidden};
+  dispatch.work[static_cast<int>(OpPass::kForward)] = {.bytes = moved + sorted};
+  dispatch.work[static_cast<int>(OpPass::kBackwardInput)] = {.bytes = summed +
+                                                                      sorted};
+  dispatch.chunks = sorts ? AsDouble(model.experts) : 0;
   dispatch.saved_until_weight = builder.operand_bytes() * rows * hidden;
   dispatch.forward_workspace = element * rows * hidden;
   dispatch.backward_workspace = 2 * element * rows * hidden;
@@ -168,10 +197,10 @@ void AddExperts(OpsBuilder& builder) {
   ModelOp combine;
   combine.name = "combine";
   combine.kind = OpClass::kRouting;
-  combine.work[static_cast<int>(OpPass::kForward)] = {.bytes = 2 * element *
-                                                               rows * hidden};
+  combine.work[static_cast<int>(OpPass::kForward)] = {.bytes = summed + sorted};
   combine.work[static_cast<int>(OpPass::kBackwardInput)] = {
-      .bytes = 3 * element * rows * hidden};
+      .bytes = 1.5 * moved + sorted};
+  combine.chunks = dispatch.chunks;
   // Rows by token and by expert, and the exchanged ones. What is summed is
   // not kept: the activation has applied the router's weights (Megatron-Core
   // from 0.12 on).

@@ -1,6 +1,7 @@
 // The models that are known by name. A row has what differs within its
 // family; what the family shares is set once, above its rows.
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -195,6 +196,25 @@ void AddQwens(std::vector<ModelSpec>* models) {
   qwen3("qwen3-235b-a22b", 94, 4096, 64, 4, 12288, 1536);
 }
 
+// Windows of 128 tokens in layers 0, 2, ...; sinks.
+void AddGptOss(std::vector<ModelSpec>* models) {
+  for (const auto& [name, layers, experts] :
+       {std::tuple("gpt-oss-20b", 24, 32),
+        std::tuple("gpt-oss-120b", 36, 128)}) {
+    ModelSpec model = Llama(name, absl::StrCat("openai/", name, " config.json"),
+                            layers, 2880, 64, 8, 2880, 201088, 4096);
+    model.head_dim = 64;
+    model.qkv_bias = model.projection_bias = true;
+    model.experts = experts;
+    model.experts_per_token = 4;
+    model.expert_ffn_hidden = 2880;
+    model.attention_sinks = model.router_bias = model.expert_bias = true;
+    model.window = 128;
+    model.full_attention_every = 2;
+    models->push_back(std::move(model));
+  }
+}
+
 void AddMixtrals(std::vector<ModelSpec>* models) {
   const auto mixtral = [&](ModelSpec model) {
     model.experts = 8;
@@ -265,6 +285,7 @@ const std::vector<ModelSpec>& AllModels() {
     AddQwens(all);
     AddMixtrals(all);
     AddDeepSeeks(all);
+    AddGptOss(all);
     all->push_back(Bert("bert-base", 12, 768, 12));
     all->push_back(Bert("bert-large", 24, 1024, 16));
     std::sort(

@@ -220,11 +220,13 @@ std::string PeriodNote(const Report& report) {
 }
 
 std::string IntervalText(const StepInterval& interval, double iteration_s) {
-  return absl::StrFormat(
+  const std::string text = absl::StrFormat(
       "%s to %s, %+.1f to %+.1f %%", FormatSeconds(interval.low_s),
       FormatSeconds(interval.high_s),
       100 * Ratio(interval.low_s - iteration_s, iteration_s),
       100 * Ratio(interval.high_s - iteration_s, iteration_s));
+  return interval.note.empty() ? text
+                               : absl::StrCat(text, " (", interval.note, ")");
 }
 
 Json IntervalToJson(const std::optional<StepInterval>& interval) {
@@ -276,6 +278,9 @@ Json ReportTree(const Report& report) {
   out["bubble_overhead"] = Pair(report.bubble_overhead);
   out["iteration_s"] = report.iteration_s;
   out["iteration_interval_s"] = IntervalToJson(report.interval);
+  if (report.interval && !report.interval->note.empty()) {
+    out["iteration_interval_note"] = report.interval->note;
+  }
   out["iterations"] = report.iterations;
   out["steady"] = report.steady;
   if (report.jitter) out["jitter"] = JitterToJson(*report.jitter);
@@ -363,6 +368,7 @@ std::vector<std::string> ReportKeys() {
           "bubble_overhead",
           "iteration_s",
           "iteration_interval_s",
+          "iteration_interval_note",
           "iterations",
           "steady",
           "jitter",

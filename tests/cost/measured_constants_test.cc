@@ -12,9 +12,11 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 #include "sim/cost/contention.h"
+#include "sim/cost/host_time.h"
 #include "sim/cost/kernel_time.h"
 #include "sim/cost/op_time.h"
 #include "sim/cost/silicon.h"
+#include "sim/model/ops_builder.h"
 #include "tests/support/experiment_csv.h"
 
 namespace pipewright::measured_constants_test {
@@ -213,6 +215,87 @@ TEST_CASE("measured: products of a shard in PyTorch are apart", "[cost]") {
   }
   // One product for all three would be too fast.
   CHECK(worst_fused > 0.15);
+}
+
+// Launches of a layer of Megatron-LM's tiny models as the run has it.
+double LaunchesOf(const ExperimentRow& row) {
+  ModelSpec model;
+  model.layers = 12;
+  model.hidden = 512;
+  model.heads = 8;
+  model.ffn_hidden = 2048;
+  model.vocabulary = 50304;
+  model.sequence = model.positions =
+      static_cast<int64_t>(NumberIn(row, "sequence"));
+  model.layer_norm = model.bias = model.qkv_bias = true;
+  TrainingSpec training;
+  training.tp = static_cast<int>(NumberIn(row, "tp"));
+  training.cp = static_cast<int>(NumberIn(row, "cp"));
+  training.sequence_parallel = training.tp > 1;
+  training.sequence = model.sequence;
+  training.microbatch_size = static_cast<int>(NumberIn(row, "microbatch_size"));
+  if (row.at("precision") != "bf16") {
+    training.precision = Precision::kFp8Tensorwise;
+  }
+  training.execution.overlap_tensor = NumberIn(row, "overlap_tensor") > 0;
+  AnalyticOptions options;
+  options.device = *FindDevice(row.at("device"));
+  double launches = 0;
+  for (const ModelOp& op :
+       BlockOps(model, training, BlockKind::kDenseLayer, 0)) {
+    for (const OpPass pass :
+         {OpPass::kForward, OpPass::kBackwardInput, OpPass::kBackwardWeight}) {
+      launches += HostLaunches(options, training, op, pass);
+    }
+  }
+  return launches;
+}
+
+// The device is idle for nine tenths of these runs.
+TEST_CASE("measured: a launch in a process of Megatron-LM", "[cost]") {
+  std::map<std::string, std::vector<double>> all;
+  std::map<std::string, std::vector<double>> longest;
+  for (const ExperimentRow& row : ExperimentRows("megatron_host/runs.csv")) {
+    const double pp = NumberIn(row, "pp");
+    const double passes =
+        (NumberIn(row, "microbatches") + pp - 1) * NumberIn(row, "layers") / pp;
+    const double launch =
+        std::log(NumberIn(row, "seconds_least") / passes / LaunchesOf(row));
+    all[row.at("device")].push_back(launch);
+    if (passes > 100) longest[row.at("device")].push_back(launch);
+  }
+  CHECK(all.size() == 2);
+  double squares = 0;
+  double count = 0;
+  for (const auto& [device, launches] : longest) {
+    INFO(device);
+    REQUIRE(launches.size() == 2);
+    CHECK(LaunchSecondsOf(*FindDevice(device), FrameworkKernels::kFused) ==
+          Approx(std::exp((launches[0] + launches[1]) / 2)).epsilon(0.02));
+    double sum = 0;
+    for (const double launch : all[device]) sum += launch;
+    const double mean = sum / static_cast<double>(all[device].size());
+    for (const double launch : all[device]) {
+      squares += (launch - mean) * (launch - mean);
+    }
+    count += static_cast<double>(all[device].size()) - 1;
+  }
+  CHECK(1.645 * std::sqrt(squares / count) ==
+        Approx(kMegatronHostError).margin(0.03));
+}
+
+TEST_CASE("measured: a sum by row numbers over its traffic", "[cost]") {
+  double sum_s = 0;
+  for (const ExperimentRow& row :
+       ExperimentRows("torch_layers/h100_second_kernels.csv")) {
+    if (absl::StartsWith(row.at("case"), "qwen3") &&
+        row.at("pass") == "forward" &&
+        absl::StrContains(row.at("kernel"), "indexFuncLargeIndex")) {
+      sum_s += NumberIn(row, "seconds");
+    }
+  }
+  const double bytes = 2 * 2.0 * 8 * 4096 * 2048;
+  CHECK(sum_s / (bytes / kStream) == Approx(kScatteredSum).epsilon(0.01));
 }
 
 }  // namespace

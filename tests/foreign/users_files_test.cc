@@ -309,7 +309,7 @@ TEST_CASE("users' files: planted keys of Megatron-LM", "[foreign]") {
        {"--q-lora-rank 64", kNone, "(without multi_latent_attention)"},
        {"--fp8-recipe mxfp8", kNone, "(without fp8)"},
        {"--clip-grad 0", kNot, ""},
-       {"--softmax-type learnable", kNot, ""},
+       {"--softmax-type learnable", kMapped, ""},
        {"--fp32-residual-connection", kNot, ""},
        {"--tensor-model-paralel-size 4", kUnknown,
         "did you mean --tensor-model-parallel-size?"},

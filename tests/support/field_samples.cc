@@ -137,6 +137,8 @@ std::vector<FieldSample> StrategySamples() {
       {"strategy.dispatch", "experts over nodes", {"all-to-all", "once"}},
       {"strategy.expert_nodes", "experts over nodes", {"1", "2"}},
       {"strategy.expert_load", "experts over nodes", {"1", "2"}},
+      {"strategy.routing", "experts over nodes", {"balanced", "natural"}},
+      {"strategy.fused_permutation", "experts over nodes", {"true", "false"}},
       {"strategy.fused_experts", "experts over nodes", {"true", "false"}},
       {"strategy.overlap_experts", "experts over nodes", {"true", "false"}},
       {"strategy.overlap_tensor", "estimates across nodes", {"true", "false"}},

@@ -32,6 +32,7 @@ enum class FileFormat : uint8_t {
   kDatabase,
   kShell,
   kToml,
+  kXml,
   kPython,
 };
 

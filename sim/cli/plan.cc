@@ -17,7 +17,6 @@
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
 #include "sim/cli/verbs.h"
-#include "sim/engine/simgrid_engine.h"
 #include "sim/foreign/foreign_args.h"
 #include "sim/memory/schedule_memory.h"
 #include "sim/report/memory_report.h"
@@ -226,7 +225,7 @@ absl::StatusOr<PlanRequest> PlanVerb::Request() {
   const RunConfig& base = request.base;
   if (base.engine.value_or("fast") != "fast") {
     return BadValue(base.Field("engine"), *base.engine,
-                    "fast, with which a plan searches; it confirms on simgrid "
+                    "fast, with which a plan searches; it confirms on fluid "
                     "by itself (--confirm)");
   }
   if (base.costs.jitter.value_or("none") != "none") {
@@ -437,13 +436,6 @@ absl::Status PlanVerb::Run() {
           : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   options.most_confirmed = most_confirmed;
   options.confirm = !no_confirm;
-  if (options.confirm) {
-    const absl::Status starts = SimgridStarts();
-    if (!starts.ok()) {
-      return Reworded(starts, absl::StrCat(starts.message(),
-                                           "; --no-confirm plans without it"));
-    }
-  }
   RunContext context;
   PW_ASSIGN_OR_RETURN(const PlanOutcome outcome,
                       MakePlan(request, options, &context));
@@ -480,7 +472,7 @@ void AddPlan(CLI::App* app, Action* action) {
              "threads (default: the cores)")
       ->type_name("N");
   AddInteger(verb, "--confirm", &plan->most_confirmed, 0, 1000000,
-             "runs on simgrid with 3 % jitter at most; 0: as many as it takes")
+             "runs on fluid with 3 % jitter at most; 0: as many as it takes")
       ->type_name("N");
   verb->add_flag("--no-confirm", plan->no_confirm, "none of these runs");
   plan->files.AddReport(verb, "the plan");

@@ -170,8 +170,15 @@ EventRun::Activity EventRun::ActivityOf(uint64_t code) const {
     case EventKind::kComputeEnd:
     case EventKind::kExchange:
       return {Activity::Kind::kExec, index, index};
-    case EventKind::kStreamEnd:
-      return {Activity::Kind::kExec, index / kNumStreams, index / kNumStreams};
+    case EventKind::kStreamEnd: {
+      const int device = index / kNumStreams;
+      const int32_t op =
+          streams_.Head(device, static_cast<Stream>(index % kNumStreams))
+              .item.side_op;
+      // A wait is no work.
+      if (compute_[device].program().side_ops[op].kind == OpKind::kWait) break;
+      return {Activity::Kind::kExec, device, device};
+    }
     case EventKind::kTransferEnd:
       return ActivityOf(transfers_[EventTimers::IndexOf(code)]);
     case EventKind::kMeetingEnd:

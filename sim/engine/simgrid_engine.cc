@@ -15,6 +15,7 @@
 #include "sim/engine/event_run.h"
 #include "sim/engine/simgrid_child.h"
 #include "sim/engine/simgrid_module.h"
+#include "sim/engine/simgrid_platform.h"
 #include "sim/topology/mapping.h"
 
 namespace pipewright {
@@ -41,14 +42,7 @@ class SimgridHosts {
       return;
     }
     first_memory_ = static_cast<int32_t>(cluster->devices().size());
-    int nodes = 0;
-    for (const Device& device : cluster->devices()) {
-      names_.push_back(absl::StrCat("device", names_.size()));
-      nodes = std::max(nodes, device.node + 1);
-    }
-    for (int node = 0; node < nodes; ++node) {
-      names_.push_back(absl::StrCat("memory", node));
-    }
+    names_ = SimgridHostNames(*cluster);
   }
 
   const std::vector<std::string>& names() const { return names_; }
@@ -111,15 +105,18 @@ absl::StatusOr<SimgridPlatform> PlatformOf(const Program& program,
                                            const SimgridHosts& hosts) {
   SimgridPlatform platform = {.hosts = hosts.names(),
                               .cores = kNumStreams,
+                              .speed = kSimgridSpeed,
                               .largest_bytes = run.LargestTransfer()};
   platform.routes.resize(run.sources().size());
   if (program.network.cluster == nullptr) return platform;
   const Cluster& cluster = *program.network.cluster;
   PW_ASSIGN_OR_RETURN(const std::vector<int64_t> factors,
                       WholeFactors(cluster, run.sources()));
+  const std::vector<std::string> names = SimgridLinkNames(cluster);
   for (size_t link = 0; link < factors.size(); ++link) {
-    platform.bytes_per_s.push_back(cluster.links()[link].bytes_per_s *
-                                   static_cast<double>(factors[link]));
+    platform.links.push_back(
+        {names[link], cluster.links()[link].bytes_per_s *
+                          static_cast<double>(factors[link])});
   }
   for (size_t number = 0; number < platform.routes.size(); ++number) {
     const TrafficSource& source = run.sources()[number];
@@ -133,8 +130,9 @@ absl::StatusOr<SimgridPlatform> PlatformOf(const Program& program,
     for (const LinkLoad& load : met) add(load);
     // A limit is a link of its own.
     if (source.most_per_s <= cluster.RateOf(source.flows.loads)) {
-      route.push_back({static_cast<LinkId>(platform.bytes_per_s.size()), 1});
-      platform.bytes_per_s.push_back(source.most_per_s);
+      route.push_back({static_cast<LinkId>(platform.links.size()), 1});
+      platform.links.push_back(
+          {absl::StrCat("limit of source ", number), source.most_per_s});
       continue;
     }
     const LinkLoad* narrowest = nullptr;

@@ -24,9 +24,6 @@ namespace sg = simgrid::s4u;
 // anything that takes part in a simulation with it.
 constexpr double kUnitsOfLargest = 9007199254740992.0;  // 2^53
 
-// Flops a second of a core. A power of two, so that times are not rounded.
-constexpr double kSpeed = 1099511627776.0;  // 2^40
-
 // Bytes a second of the link of a Comm that has no bytes.
 constexpr double kDelayBytesPerS = 1e12;
 
@@ -92,7 +89,7 @@ struct SimgridClock {
 
   uint32_t StartExec(int32_t host, double seconds, uint64_t code) {
     sg::ExecPtr exec = sg::Exec::init();
-    exec->set_flops_amount(seconds * kSpeed)->set_host(hosts_[host]);
+    exec->set_flops_amount(seconds * speed_)->set_host(hosts_[host]);
     return Start(std::move(exec), code);
   }
 
@@ -137,8 +134,9 @@ struct SimgridClock {
   void BuildPlatform(const SimgridPlatform& platform) {
     zone_ = new SourceZone("root");  // SimGrid owns it
     sg::NetZone* const zone = zone_->get_iface();
+    speed_ = platform.speed;
     for (const std::string& name : platform.hosts) {
-      hosts_.push_back(zone->create_host(name, kSpeed)
+      hosts_.push_back(zone->create_host(name, speed_)
                            ->set_core_count(platform.cores)
                            ->seal());
       sg::Link* const delay =
@@ -149,16 +147,17 @@ struct SimgridClock {
       delay_routes_.push_back(zone_->LinksOf({sg::LinkInRoute(delay)}));
     }
     units_ = kUnitsOfLargest / std::max(1.0, platform.largest_bytes);
-    std::vector<sg::Link*> links(platform.bytes_per_s.size());
+    std::vector<sg::Link*> links(platform.links.size());
     for (const std::vector<SimgridLoad>& of_source : platform.routes) {
       std::vector<sg::LinkInRoute> route;
       for (const SimgridLoad& load : of_source) {
         sg::Link*& link = links[load.link];
         if (link == nullptr) {
-          link = zone->create_link("link" + std::to_string(load.link),
-                                   platform.bytes_per_s[load.link] * units_)
-                     ->set_latency(0)
-                     ->seal();
+          link =
+              zone->create_link(platform.links[load.link].name,
+                                platform.links[load.link].bytes_per_s * units_)
+                  ->set_latency(0)
+                  ->seal();
         }
         route.insert(route.end(), static_cast<size_t>(load.times),
                      sg::LinkInRoute(link));
@@ -198,6 +197,7 @@ struct SimgridClock {
   const SimgridCalls calls_;
   std::unique_ptr<sg::Engine> engine_;
   SourceZone* zone_ = nullptr;
+  double speed_ = 1;
   double units_ = 1;
   std::vector<sg::Host*> hosts_;
   std::vector<Links> routes_;        // [source]

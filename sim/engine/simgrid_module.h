@@ -22,6 +22,11 @@ struct SimgridCalls {
   void (*on_end)(void* run, uint64_t code, double now_s) = nullptr;
 };
 
+struct SimgridLink {
+  std::string name;
+  double bytes_per_s = 0;  // latency is zero
+};
+
 struct SimgridLoad {
   int32_t link = 0;
   int64_t times = 0;  // a Comm crosses the link
@@ -30,7 +35,8 @@ struct SimgridLoad {
 struct SimgridPlatform {
   std::vector<std::string> hosts;
   int32_t cores = 1;  // of each host: Execs that do not slow each other down
-  std::vector<double> bytes_per_s;               // [link], latency zero
+  double speed = 1;   // of a core, flops a second
+  std::vector<SimgridLink> links;
   std::vector<std::vector<SimgridLoad>> routes;  // [source]
   double largest_bytes = 0;                      // in a Comm
 };

@@ -23,7 +23,7 @@ using testing::PlainStep;
 using testing::PlainStepSeconds;
 using testing::RunSeconds;
 
-constexpr const char* kSharing[] = {"simgrid", "native", "clock", "queue"};
+constexpr const char* kSharing[] = {"simgrid", "clock", "queue"};
 
 PlainHost HostOf(const Json& params) {
   const double adam = params.at("adam_max_Bps");
@@ -149,10 +149,8 @@ TEST_CASE("host: random machines, against filling from scratch",
     CHECK(RunSeconds(program, "queue") ==
           Approx(expected_s).epsilon(1e-9).margin(0));
     if (seed % 10 != 0) continue;
-    for (const std::string engine : {"simgrid", "native"}) {
-      CHECK(RunSeconds(program, engine) ==
-            Approx(expected_s).epsilon(1e-9).margin(0));
-    }
+    CHECK(RunSeconds(program, "simgrid") ==
+          Approx(expected_s).epsilon(1e-9).margin(0));
   }
   CHECK(strides == 90);
 }

@@ -1,11 +1,11 @@
 // The search for the best configuration: all legal points in the order of a
 // lower bound on their time, as far as the bound leaves any that could be
-// better; engine `fast` for each of these, `simgrid` with jitter for those that
+// better; engine `fast` for each of these, `fluid` with jitter for those that
 // could be first or second. It prints nothing.
 //
 // Threads: points are bounded and simulated in batches of a fixed size, so that
 // the result and all counts are the same for any number of threads. No thread
-// is left when simgrid begins, which forks.
+// is left when fluid begins.
 #pragma once
 
 #include <cstdint>
@@ -57,7 +57,7 @@ struct PlanResult {
   double tokens_per_s = 0;
   double peak_bytes = 0;              // MostPeakMemoryOf its report
   std::optional<double> cost;         // for 1e9 tokens, where a price is given
-  std::optional<double> confirmed_s;  // simgrid with jitter
+  std::optional<double> confirmed_s;  // fluid with jitter
   double score = 0;  // what is minimised: seconds, or seconds * devices
 };
 

@@ -52,15 +52,24 @@ class BesideEvents {
   PassMix MixOfBlock(const RankProgram& rank, const Pass* block,
                      const std::array<double, 2>& alone_s) const;
   void Own(uint32_t item, Owner owner);
+  void SetTimers();
   static uint64_t KeyOf(Owner owner) {
     return static_cast<uint64_t>(owner.of) << 32 | owner.index;
   }
 
+  struct Timer {
+    uint32_t item = 0;
+    uint32_t version = 0;
+    double end_s = 0;
+  };
+
   const Program& program_;
+  std::vector<Timer> to_set_;
   std::vector<double> expected_s_;  // [item] its end at its pace now
   std::vector<Owner> owners_;       // [item]
   absl::flat_hash_map<uint64_t, uint32_t> items_;  // by owner, while they run
   Interference running_;
+  EventTimers& timers_;
 };
 
 }  // namespace pipewright

@@ -133,15 +133,19 @@ Activities ActivitiesOf(const Program& program, const FullTrace& trace) {
   Activities all;
   for (const TraceOp& op : trace.ops()) {
     const DpClass& own = program.OfReplica(op.replica);
-    if (op.kind == OpKind::kPass) all.execs += op.joint ? 0.5 : 1;
-    const bool copies = op.kind == OpKind::kOffload || op.kind == OpKind::kLoad;
-    if (copies || op.kind == OpKind::kSend) ++all.comms;
+    const auto sends = [&](int32_t channel) {
+      const Channel& over = own.channels[channel];
+      all.comms += over.from_rank != over.to_rank ? 1 : 0;
+    };
+    if (op.kind == OpKind::kPass) {
+      all.execs += op.joint ? 0.5 : 1;
+      const int32_t output = own.ranks[op.rank].lanes[op.pass.lane()].output;
+      if (output >= 0) sends(output);
+    }
+    if (op.kind == OpKind::kOffload || op.kind == OpKind::kLoad) ++all.comms;
     if (op.side_op < 0) continue;
     const SideOp& side_op = own.ranks[op.rank].side_ops[op.side_op];
-    for (const int32_t output : side_op.outputs) {
-      const Channel& channel = own.channels[output];
-      all.comms += channel.from_rank != channel.to_rank ? 1 : 0;
-    }
+    for (const int32_t output : side_op.outputs) sends(output);
     if (IsCollective(op.kind)) {
       const Group& group = program.groups[side_op.group];
       all.comms += 1.0 / (static_cast<double>(group.ranks.size()) *

@@ -22,7 +22,7 @@ namespace pipewright {
 namespace {
 
 // The most copies of a link that SimGrid counts for one flow of ours.
-constexpr int64_t kMostTimes = 1024;
+constexpr int kMostTimes = 1024;
 
 // What a factor makes a whole number of is one to this much, relative.
 constexpr double kWhole = 1e-12;
@@ -68,7 +68,7 @@ class SimgridHosts {
 // For each link the least factor by which all flows of sources on it are whole
 // numbers: SimGrid counts a link of a route as often as it stands there, so the
 // link is then so many times as wide. Error: there is none.
-absl::StatusOr<std::vector<int64_t>> WholeFactors(
+absl::StatusOr<std::vector<double>> WholeFactors(
     const Cluster& cluster, const std::vector<TrafficSource>& sources) {
   std::vector<std::set<double>> flows(cluster.links().size());
   for (const TrafficSource& source : sources) {
@@ -76,24 +76,28 @@ absl::StatusOr<std::vector<int64_t>> WholeFactors(
       flows[load.link].insert(load.flows);
     }
   }
-  std::vector<int64_t> factors(cluster.links().size(), 1);
+  std::vector<double> factors(cluster.links().size(), 1);
   for (size_t link = 0; link < flows.size(); ++link) {
-    const auto fits = [&](int64_t factor) {
+    if (flows[link].empty()) continue;
+    const auto fits = [&](double factor) {
       return std::all_of(
           flows[link].begin(), flows[link].end(), [&](double each) {
-            const double times = each * static_cast<double>(factor);
+            const double times = each * factor;
             return times <= kMostTimes &&
                    std::abs(times - std::round(times)) <= kWhole * times;
           });
     };
-    int64_t& factor = factors[link];
-    while (factor <= kMostTimes && !fits(factor)) ++factor;
-    if (factor <= kMostTimes) continue;
+    const double least = *flows[link].begin();
+    int times = 1;  // of the least
+    while (times <= kMostTimes && !fits(times / least)) ++times;
+    factors[link] = times / least;
+    if (times <= kMostTimes) continue;
     return absl::UnimplementedError(absl::StrCat(
         "engine simgrid: transfers cross link ", cluster.links()[link].name,
-        " with ", *flows[link].begin(), " to ", *flows[link].rbegin(),
-        " flows each, and SimGrid knows only whole ones (at most ", kMostTimes,
-        "); engine fluid knows all"));
+        " with ", least, " to ", *flows[link].rbegin(),
+        " flows each, and SimGrid knows only whole ones (multiples of one "
+        "number, at most ",
+        kMostTimes, "); engine fluid knows all"));
   }
   return factors;
 }
@@ -110,7 +114,7 @@ absl::StatusOr<SimgridPlatform> PlatformOf(const Program& program,
   platform.routes.resize(run.sources().size());
   if (program.network.cluster == nullptr) return platform;
   const Cluster& cluster = *program.network.cluster;
-  PW_ASSIGN_OR_RETURN(const std::vector<int64_t> factors,
+  PW_ASSIGN_OR_RETURN(const std::vector<double> factors,
                       WholeFactors(cluster, run.sources()));
   const std::vector<std::string> names = SimgridLinkNames(cluster);
   for (size_t link = 0; link < factors.size(); ++link) {
@@ -124,8 +128,7 @@ absl::StatusOr<SimgridPlatform> PlatformOf(const Program& program,
     std::vector<SimgridLoad>& route = platform.routes[number];
     const auto add = [&](const LinkLoad& load) {
       route.push_back(
-          {load.link,
-           std::llround(load.flows * static_cast<double>(factors[load.link]))});
+          {load.link, std::llround(load.flows * factors[load.link])});
     };
     for (const LinkLoad& load : met) add(load);
     // A limit is a link of its own.

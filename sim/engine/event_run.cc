@@ -79,14 +79,41 @@ void EventRun::Launch(EventTransport* transport) {
 }
 
 void EventRun::OnTimer(uint64_t code, double now_s) {
-  if (!timers_.Take()) return;
+  if (!timers_.Take()) {
+    if (as_activities_) TellLate(code, now_s);
+    return;
+  }
   record_.Tell();
   Happen(code, now_s);
   compute_.ContinueAll();
 }
 
+// A pass of the next iteration would have waited for it; it is of one that has
+// been asked for.
+void EventRun::TellLate(const EventTransfer& transfer, double end_s) {
+  if (transfer.of != EventTransfer::Of::kChannel ||
+      transfer.iteration >= std::ssize(iterations_.ends_s()) ||
+      channels_.At(transfer.replica, transfer.index).kind >
+          ChannelKind::kGradient) {
+    return;
+  }
+  transfers_.Tell(transfer, end_s);
+}
+
+void EventRun::TellLate(uint64_t code, double now_s) {
+  const EventKind kind = EventTimers::KindOf(code);
+  if (kind != EventKind::kTransferEnd && kind != EventKind::kLatencyEnd) return;
+  const EventTransfer& transfer = transfers_[EventTimers::IndexOf(code)];
+  // It would have met others of iterations that are not run.
+  const bool starts = kind == EventKind::kLatencyEnd;
+  TellLate(transfer, starts ? transfer.start_s + transfer.alone_s : now_s);
+}
+
 void EventRun::OnFlowEnd(uint32_t transfer, double now_s) {
-  if (!timers_.Take()) return;
+  if (!timers_.Take()) {
+    if (as_activities_) TellLate(transfers_[transfer], now_s);
+    return;
+  }
   record_.Tell();
   EndTransfer(transfer, now_s);
   compute_.ContinueAll();

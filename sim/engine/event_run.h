@@ -108,6 +108,8 @@ class EventRun {
 
  private:
   void Happen(uint64_t code, double now_s);
+  void TellLate(uint64_t code, double now_s);
+  void TellLate(const EventTransfer& transfer, double end_s);
   void EndTransfer(uint32_t number, double end_s);
   void EndChannel(const EventTransfer& transfer, double end_s);
   void Deliver(int replica, int32_t channel);

@@ -67,7 +67,7 @@ TEST_CASE("modules: a missing one is named, with what to do", "[cli]") {
   ::unsetenv("PIPEWRIGHT_SIMGRID_LIBRARY");
   CHECK(run.exit_code == 1);
   CHECK(absl::StrContains(run.err, "/nowhere/simgrid.so"));
-  CHECK(absl::StrContains(run.err, "engine fast does not"));
+  CHECK(absl::StrContains(run.err, "engine fluid does not"));
   CHECK(fast.exit_code == 0);
 }
 

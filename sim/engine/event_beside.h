@@ -41,7 +41,7 @@ class BesideEvents {
   void Start(Owner owner, double start_s, double alone_s,
              Interference::Kind kind, std::vector<int> devices, bool timed);
 
-  // Of an item that runs.
+  // Whose item it is, while it runs.
   Owner OwnerOf(uint32_t item) const { return owners_[item]; }
   // A timer kBesideEnd. Nothing: its pace has changed.
   std::optional<Ended> End(uint32_t item, uint32_t version);

@@ -75,7 +75,7 @@ class EventRun {
     int to = 0;
   };
   Activity ActivityOf(uint64_t code) const;
-  // Of a flow, or of a transfer that is timed.
+  // The same of a flow, or of a transfer that is timed.
   Activity ActivityOf(const EventTransfer& transfer) const;
   const EventTransfer& transfer(uint32_t number) const {
     return transfers_[number];

@@ -39,7 +39,7 @@ class SourceZone : public simgrid::kernel::routing::StarZone {
   Links LinksOf(const std::vector<sg::LinkInRoute>& links) const {
     return get_link_list_impl(links, false);
   }
-  // Of what starts next.
+  // The route of what starts next.
   void SetNext(const Links* links, double latency_s) {
     links_ = links;
     latency_s_ = latency_s;

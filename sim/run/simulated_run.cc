@@ -109,7 +109,7 @@ absl::StatusOr<EngineChoice> ChooseEngine(const PreparedRun& prepared,
   return choice;
 }
 
-// Of an engine that was not asked for and cannot do it, fluid in its place.
+// Where engine simgrid was not asked for and cannot do it, fluid does.
 absl::StatusOr<RunSummary> RunOn(EngineChoice* choice, bool was_given,
                                  const Program& program,
                                  const EngineOptions& options) {
@@ -200,6 +200,7 @@ absl::StatusOr<SimulatedRun> Simulate(PreparedRun prepared,
   run.prepared = std::move(prepared);
   run.summary = std::move(result.summary);
   run.report = std::move(result.report);
+  run.prepared.warnings = run.report.warnings;
   return run;
 }
 

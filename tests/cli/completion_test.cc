@@ -73,7 +73,7 @@ TEST_CASE("completion: bash offers verbs, flags and values", "[cli]") {
   CHECK(offered({"pipewright", "calibrate", "imp"}) == Words{"import"});
   CHECK(offered({"pipewright", "simulate", "--engine", ""}) ==
         Words{"fast", "fluid", "simgrid"});
-  CHECK(offered({"pipewright", "simulate", "--engine", "=", "f"}) ==
+  CHECK(offered({"pipewright", "simulate", "--engine", "=", "fa"}) ==
         Words{"fast"});
   CHECK(offered({"pipewright", "simulate", "--engine", "="}) ==
         Words{"fast", "fluid", "simgrid"});

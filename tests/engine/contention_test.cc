@@ -50,7 +50,7 @@ RunSummary Sharing(const Program& program, FullTrace* trace = nullptr) {
     std::sort(ops.begin(), ops.end(), [](const TraceOp& a, const TraceOp& b) {
       const auto key = [](const TraceOp& op) {
         return std::tuple(op.kind, op.replica, op.rank, op.iteration,
-                          op.side_op, op.channel, op.pass.key());
+                          op.side_op, op.channel, op.pass.key(), op.start_s);
       };
       return key(a) < key(b);
     });

@@ -133,28 +133,17 @@ const std::set<std::pair<std::string, std::string>>& Exceptions() {
 // others only declare it.
 const std::set<std::string>& SeeProgram() {
   static const std::set<std::string> headers = {
-      "execute/run/rank_run.h",
-      "sim/engine/event_beside.h",
-      "sim/engine/event_exchanges.h",
-      "sim/engine/event_meetings.h",
-      "sim/engine/event_parts.h",
-      "sim/engine/event_passes.h",
-      "sim/engine/event_peers.h",
-      "sim/engine/event_record.h",
-      "sim/engine/event_run.h",
-      "sim/engine/event_streams.h",
-      "sim/engine/event_traffic.h",
-      "sim/engine/event_transfers.h",
-      "sim/engine/fast_run.h",
-      "sim/engine/parted_events.h",
-      "sim/engine/trace_writer.h",
-      "sim/program/collective_phases.h",
-      "sim/program/compute_stream.h",
-      "sim/program/cursor.h",
-      "sim/program/lane_exchanges.h",
-      "sim/program/lowering.h",
-      "sim/program/network_time.h",
-      "sim/program/program.h",
+      "execute/run/rank_run.h",       "sim/engine/event_beside.h",
+      "sim/engine/event_exchanges.h", "sim/engine/event_meetings.h",
+      "sim/engine/event_parts.h",     "sim/engine/event_passes.h",
+      "sim/engine/event_peers.h",     "sim/engine/event_record.h",
+      "sim/engine/event_run.h",       "sim/engine/event_streams.h",
+      "sim/engine/event_traffic.h",   "sim/engine/event_transfers.h",
+      "sim/engine/fast_run.h",        "sim/engine/parted_events.h",
+      "sim/engine/trace_writer.h",    "sim/program/collective_phases.h",
+      "sim/program/compute_stream.h", "sim/program/cursor.h",
+      "sim/program/lane_exchanges.h", "sim/program/lowering.h",
+      "sim/program/network_time.h",   "sim/program/program.h",
       "sim/program/side_sequence.h",
   };
   return headers;
@@ -184,7 +173,8 @@ std::string FileName(const std::string& path) {
 }
 
 bool IsSimgridFile(const std::string& path) {
-  return FolderOf(path) == "sim/engine" &&
+  return (FolderOf(path) == "sim/engine" ||
+          absl::StartsWith(path, "tests/engine/")) &&
          absl::StartsWith(FileName(path), "simgrid_");
 }
 

@@ -48,9 +48,9 @@ TEST_CASE("scale: w1 without neighbours equals a loop written for it",
       "--dp",      "1",     "--nodes", "2",
       "--mapping", "pp-dp", "--set",   "system.pcie_per_switch=1"};
   const double expected_s = by_hand.Run();
-  for (const char* network : {"fluid", "native"}) {
+  for (const char* engine : {"fluid", "simgrid"}) {
     std::vector<std::string> words = alone;
-    words.insert(words.end(), {"--network", network});
+    words.insert(words.end(), {"--engine", engine});
     CHECK(StepOf(words) == Approx(expected_s).epsilon(1e-12));
   }
   // What it is made of is seen: a thousandth less of a copy, hop or pass.
@@ -68,19 +68,21 @@ TEST_CASE("scale: w1 without neighbours equals a loop written for it",
         1.001 * expected_s);
 }
 
-TEST_CASE("scale: small w1, fluid and native", "[experiments]") {
+TEST_CASE("scale: small w1, fluid and simgrid", "[experiments]") {
   for (const char* mapping : {"dp-pp", "pp-dp"}) {
     for (const char* jitter : {"none", "uniform:5%"}) {
       INFO(mapping << " " << jitter);
       const std::vector<std::string> words = {
           "--dp",      "4",     "--nodes",  "8",
           "--mapping", mapping, "--jitter", jitter};
-      std::vector<std::string> native = words;
-      native.insert(native.end(), {"--network", "native"});
-      const Json fluid = ReportOf(words);
+      std::vector<std::string> simgrid = words;
+      simgrid.insert(simgrid.end(), {"--engine", "simgrid"});
+      std::vector<std::string> other = words;
+      other.insert(other.end(), {"--engine", "fluid"});
+      const Json fluid = ReportOf(other);
       CHECK(fluid.at("ops") == 3072);
       CHECK(fluid.at("offload").at("ranks").at(3).at("offloaded") == 64);
-      CHECK(StepOf(native) ==
+      CHECK(StepOf(simgrid) ==
             Approx(fluid.at("iteration_s").get<double>()).epsilon(1e-12));
     }
   }

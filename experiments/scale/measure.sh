@@ -24,11 +24,11 @@ for devices in 64 256 1024 4096 16384; do
     line "$devices devices, jitter $jitter" "$here/w1.yaml" $size --jitter $jitter
   done
 done
-for network in fluid native; do
+for engine in fluid simgrid; do
   for mapping in dp-pp pp-dp; do
     for jitter in none uniform:5%; do
-      line "$network, $mapping, jitter $jitter" "$here/w1.yaml" \
-        --network $network --mapping $mapping --jitter $jitter
+      line "1024 devices, $engine, $mapping, jitter $jitter" "$here/w1.yaml" \
+        --dp 64 --nodes 128 --engine $engine --mapping $mapping --jitter $jitter
     done
   done
 done

@@ -29,6 +29,7 @@ int ExitCode(const absl::Status& status) {
     case absl::StatusCode::kOk:
       return 0;
     case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kUnimplemented:
     case absl::StatusCode::kNotFound:
       return 2;
     case absl::StatusCode::kResourceExhausted:

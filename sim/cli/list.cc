@@ -22,6 +22,7 @@
 #include "sim/config/system_cluster.h"
 #include "sim/cost/device.h"
 #include "sim/cost/profile_costs.h"
+#include "sim/engine/simgrid_platform.h"
 #include "sim/model/model.h"
 #include "sim/profile/profile.h"
 #include "sim/report/gallery.h"
@@ -187,6 +188,20 @@ absl::Status DrawTopologies(const std::string& path,
     PW_RETURN_IF_ERROR(Prefix("--svg", staged.Add(file, svg)));
   }
   return staged.Commit();
+}
+
+// Writes the system that `config` gives for SimGrid.
+absl::Status WritePlatform(const ConfigOptions& config, OutputFiles* files) {
+  if (!config.given()) {
+    return MissingValue("--system", "a system, with --simgrid-platform");
+  }
+  PW_ASSIGN_OR_RETURN(const RunConfig run, config.Read(files));
+  PW_RETURN_IF_ERROR(files->Check());
+  RunContext context;
+  PW_ASSIGN_OR_RETURN(const SystemCluster system, ClusterOf(run, &context));
+  PW_ASSIGN_OR_RETURN(std::string xml, SimgridPlatformXml(*system.cluster));
+  files->Put("--simgrid-platform", std::move(xml));
+  return files->Write();
 }
 
 Json Schedules() {
@@ -464,10 +479,19 @@ struct List {
       }
       return DrawTopologies(svg, config, &files);
     }
+    if (files.wanted("--simgrid-platform")) {
+      if (what != "topologies" || json || files.wanted("--html")) {
+        return FieldError(
+            "--simgrid-platform",
+            "only with \"list topologies\" and without --json and --html");
+      }
+      return WritePlatform(config, &files);
+    }
     if (!files.wanted("--html")) {
       if (!config.given()) return PrintList(what, json);
       return absl::InvalidArgumentError(
-          "sizes and times are for the pictures of --html and --svg only");
+          "sizes and times are for the files of --html, --svg and "
+          "--simgrid-platform only");
     }
     if (what != "schedules" || json) {
       return FieldError("--html",
@@ -501,6 +525,10 @@ void AddList(CLI::App* app, Action* action) {
                    "a system if one is given, else of examples")
       ->type_name("DIR_OR_FILE")
       ->group("Output");
+  list->files.AddTo(verb, "--simgrid-platform",
+                    "a system as a platform file of SimGrid: hosts, links and "
+                    "routes, as engine simgrid has them",
+                    FileFormat::kXml);
   list->config.AddTo(verb, ConfigOptions::File::kOption,
                      {"--system", "--pp", "--microbatches", "--forward",
                       "--backward-input", "--backward-weight", "--backward",

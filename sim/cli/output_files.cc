@@ -53,15 +53,17 @@ const std::vector<FormatRow>& Formats() {
        {".sqlite", ".sqlite3", ".db"}},
       {FileFormat::kShell, "arguments of a shell", {".sh", ".txt"}},
       {FileFormat::kToml, "TOML", {".toml"}},
+      {FileFormat::kXml, "XML", {".xml"}},
       {FileFormat::kPython, "Python", {".py"}}};
   return *rows;
 }
 
 // Formats that no verb writes.
 constexpr const char* kForeignEndings[] = {
-    ".jpg", ".jpeg",  ".gif", ".webp", ".bmp", ".tiff", ".ps",  ".eps", ".gz",
-    ".bz2", ".xz",    ".zst", ".zip",  ".tar", ".tsv",  ".xml", ".xls", ".xlsx",
-    ".ods", ".proto", ".tex", ".docx", ".cc",  ".h",    ".ini", ".pt"};
+    ".jpg", ".jpeg", ".gif",  ".webp", ".bmp",   ".tiff", ".ps",
+    ".eps", ".gz",   ".bz2",  ".xz",   ".zst",   ".zip",  ".tar",
+    ".tsv", ".xls",  ".xlsx", ".ods",  ".proto", ".tex",  ".docx",
+    ".cc",  ".h",    ".ini",  ".pt"};
 
 const FormatRow& RowOf(FileFormat format) {
   for (const FormatRow& row : Formats()) {

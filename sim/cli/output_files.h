@@ -33,6 +33,7 @@ enum class FileFormat : uint8_t {
   kDatabase,
   kShell,
   kToml,
+  kXml,
   kPython,
 };
 

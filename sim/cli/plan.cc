@@ -18,7 +18,6 @@
 #include "sim/base/status.h"
 #include "sim/cli/plan_watch.h"
 #include "sim/cli/verbs.h"
-#include "sim/engine/simgrid_engine.h"
 #include "sim/foreign/foreign_args.h"
 #include "sim/memory/schedule_memory.h"
 #include "sim/report/memory_report.h"
@@ -50,7 +49,7 @@ struct PlanVerb {
   const EmitTarget* target = nullptr;  // of `emit`
 
   absl::StatusOr<PlanRequest> Request();
-  absl::StatusOr<PlanOptions> Options() const;
+  PlanOptions Options() const;
   absl::StatusOr<PlanOutcome> Search(const PlanRequest& request,
                                      RunContext* context) const;
   std::string OrderFile() const;
@@ -235,7 +234,7 @@ absl::StatusOr<PlanRequest> PlanVerb::Request() {
   const RunConfig& base = request.base;
   if (base.engine.value_or("fast") != "fast") {
     return BadValue(base.Field("engine"), *base.engine,
-                    "fast, with which a plan searches; it confirms on simgrid "
+                    "fast, with which a plan searches; it confirms on fluid "
                     "by itself (--confirm)");
   }
   if (base.costs.jitter.value_or("none") != "none") {
@@ -422,7 +421,7 @@ std::string PlanVerb::OrderFile() const {
       absl::StripSuffix(files.path("--emit-file"), target->ending), ".csv");
 }
 
-absl::StatusOr<PlanOptions> PlanVerb::Options() const {
+PlanOptions PlanVerb::Options() const {
   PlanOptions options;
   options.workers =
       workers > 0
@@ -432,19 +431,12 @@ absl::StatusOr<PlanOptions> PlanVerb::Options() const {
   options.confirm = !no_confirm;
   options.top = top;
   options.most_tried = most_candidates;
-  if (options.confirm) {
-    const absl::Status starts = SimgridStarts();
-    if (!starts.ok()) {
-      return Reworded(starts, absl::StrCat(starts.message(),
-                                           "; --no-confirm plans without it"));
-    }
-  }
   return options;
 }
 
 absl::StatusOr<PlanOutcome> PlanVerb::Search(const PlanRequest& request,
                                              RunContext* context) const {
-  PW_ASSIGN_OR_RETURN(PlanOptions options, Options());
+  PlanOptions options = Options();
   double most_s = 0;
   if (!time.empty()) {
     const absl::StatusOr<double> seconds = ParseQuantity(time, Unit::kTime);
@@ -530,7 +522,7 @@ void AddPlan(CLI::App* app, Action* action) {
              "threads (default: the cores)")
       ->type_name("N");
   AddInteger(verb, "--confirm", &plan->most_confirmed, 0, 1000000,
-             "runs on simgrid with 3 % jitter at most; 0: as many as it takes")
+             "runs on fluid with 3 % jitter at most; 0: as many as it takes")
       ->type_name("N");
   verb->add_flag("--no-confirm", plan->no_confirm, "none of these runs");
   AddInteger(verb, "--top", &plan->top, 1, 100000,

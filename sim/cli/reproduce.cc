@@ -164,7 +164,7 @@ void AddReproduce(CLI::App* app, Action* action) {
     absl::StrAppend(&known, ", ", paper->name);
   }
   verb->add_option("NAME", reproduce->names, known)->required()->type_name("");
-  verb->add_option("--engine", reproduce->engine, "simgrid, fast")
+  verb->add_option("--engine", reproduce->engine, "simgrid, fluid, fast")
       ->type_name("NAME");
   verb->add_option("--diff", reproduce->old_file,
                    "what has changed against this output of --json")

@@ -120,17 +120,19 @@ absl::StatusOr<SweepPoints> SweepVerb::ReadPoints(RunContext* context) {
   return SweepPoints::Create(std::move(base), std::move(grid), "fast", context);
 }
 
-bool SweepVerb::IsFast(const SweepPoints& points) {
-  const auto is_fast = [](absl::string_view name) { return name == "fast"; };
+bool SweepVerb::NeedsNoSimgrid(const SweepPoints& points) {
+  const auto is_other = [](absl::string_view name) {
+    return name != "simgrid";
+  };
   for (const SweepAxis& axis : points.grid().axes) {
     for (size_t index = 0; index < axis.names.size(); ++index) {
       if (axis.names[index] != "engine") continue;
       for (const std::vector<std::string>& values : axis.values) {
-        if (!is_fast(values[index])) return false;
+        if (!is_other(values[index])) return false;
       }
     }
   }
-  return is_fast(points.base().engine.value_or("fast"));
+  return is_other(points.base().engine.value_or("fast"));
 }
 
 absl::Status SweepVerb::DryRun(const SweepPoints& points) {
@@ -184,10 +186,10 @@ absl::Status SweepVerb::Run() {
   PW_RETURN_IF_ERROR(CheckColumns(points));
   if (dry_run) return DryRun(points);
   // Every point would fail for want of it.
-  if (!IsFast(points)) PW_RETURN_IF_ERROR(SimgridStarts());
+  if (!NeedsNoSimgrid(points)) PW_RETURN_IF_ERROR(SimgridStarts());
   const StopSignals signals(StopSignals::Second::kNothing);
   const PoolOptions options = {.workers = workers,
-                               .threads = IsFast(points),
+                               .threads = NeedsNoSimgrid(points),
                                .timeout_s = timeout_s,
                                .retries = retries};
   const EvaluateFunction evaluate = [&](const SweepChoices& choices) {

@@ -46,8 +46,8 @@ struct SweepVerb {
   // point; and of seeds that change nothing.
   static std::vector<std::string> WarningsOf(const SweepPoints& points);
   bool exports_only() const { return !csv.empty() || !jsonl.empty(); }
-  // Is every point one of engine fast, which threads may run?
-  static bool IsFast(const SweepPoints& points);
+  // Is every point one of the engines that threads may run?
+  static bool NeedsNoSimgrid(const SweepPoints& points);
   absl::Status RunWith(const SweepPoints& points, Evaluator* evaluator);
   absl::Status DryRun(const SweepPoints& points);
   absl::StatusOr<SweepCounts> RunPoints(const SweepPoints& points,

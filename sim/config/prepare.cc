@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/status.h"
 #include "sim/config/check_texts.h"
@@ -76,14 +77,18 @@ absl::StatusOr<PreparedRun> PrepareAlike(const RunConfig& given,
   run.config = given;
   run.warnings = given.notes;
   run.engine = given.engine.value_or(std::string(DefaultEngine()));
-  if (!given.engine && run.engine == "fast") {
-    run.warnings.push_back(
-        "engine fast, which shares no links: simgrid is not in this build "
-        "(PIPEWRIGHT_SIMGRID=OFF)");
-  }
   PW_RETURN_IF_ERROR(CheckEngineNames(given, run.engine));
+  if (given.network) {
+    // What the two words meant beside engine simgrid, or the default engine.
+    run.engine = *given.network == "fluid" ? "fluid" : "simgrid";
+    run.config.engine = run.engine;
+    run.config.network.reset();
+    run.warnings.push_back(absl::StrCat(
+        "network: ", *given.network,
+        " is an older word for engine: ", run.engine, ", which runs"));
+  }
   PW_ASSIGN_OR_RETURN(run.sequences, PrepareSequences(given, context));
-  RunConfig config = WithSequences(given, run.sequences);
+  RunConfig config = WithSequences(run.config, run.sequences);
 
   std::shared_ptr<const Schedule> read;
   if (config.schedule.file) {

@@ -56,7 +56,7 @@ struct UnusedField {
 // What lies between the ranks: a delay, or the links of a system.
 struct PreparedNetwork {
   Network links;
-  std::string name;    // "hop 0.601 ms", "dgx-h100, 2 nodes (fluid)", "free"
+  std::string name;    // "hop 0.601 ms", "dgx-h100, 2 nodes (simgrid)", "free"
   std::string system;  // its name, "" without one
   double hop_s = 0;    // of one transfer, the slowest hop; what planners see
   bool measured_hop = false;         // the delay of hops is the profile's

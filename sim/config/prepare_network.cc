@@ -183,7 +183,7 @@ absl::StatusOr<PreparedNetwork> OnSystem(
   prepared.name = absl::StrCat(
       prepared.system, ", ", params.nodes,
       params.nodes == 1 ? " node" : " nodes", " (",
-      engine == "fast" ? "no contention" : config.network.value_or("fluid"),
+      engine == "fast" ? "no contention" : engine,
       ")");
   prepared.shape = params;
   prepared.links.cluster = *cluster;

@@ -178,7 +178,7 @@ absl::StatusOr<std::shared_ptr<const InterferenceMatrix>> PrepareInterference(
       return none;
     }
   }
-  if (has_links && engine == "simgrid") {
+  if (has_links && engine != "fast") {
     warnings->push_back(
         "interference: transfers and collectives on links that are shared "
         "slow passes down and keep the network's time themselves");

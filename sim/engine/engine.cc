@@ -8,6 +8,7 @@
 #include "sim/base/names.h"
 #include "sim/base/statistics.h"
 #include "sim/engine/fast_engine.h"
+#include "sim/engine/fluid_clock.h"
 #include "sim/engine/simgrid_engine.h"
 #include "sim/program/program.h"
 
@@ -97,15 +98,18 @@ const std::vector<EngineInfo>& AllEngines() {
       {.name = "fast",
        .summary = "one longest-path sweep; links are never shared",
        .run = &RunFast},
+      {.name = "fluid",
+       .summary = "events; transfers share links, by a solver of our own",
+       .run = &RunOnFluidClock},
       {.name = "simgrid",
-       .summary = "SimGrid: transfers are flows that share links",
+       .summary = "SimGrid: each pass is an Exec, each transfer a Comm",
        .run = &RunSimgrid},
   };
   return engines;
 }
 
 absl::string_view DefaultEngine() {
-  return SimgridIsBuilt() ? "simgrid" : "fast";
+  return SimgridIsBuilt() ? "simgrid" : "fluid";
 }
 
 absl::StatusOr<const EngineInfo*> FindEngine(absl::string_view name) {

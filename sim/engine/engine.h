@@ -49,6 +49,9 @@ struct RunSummary {
   int64_t flows = 0;          // transfers that went through a solver
   int64_t timers = 0;         // events that did not
   int64_t apart = 0;          // stretches that parts ran one after the other
+  // Activities that SimGrid ran; both 0: another engine did.
+  int64_t execs = 0;
+  int64_t comms = 0;
   // Between ranks by one device of each, one iteration, all replicas.
   double bytes_sent = 0;
 
@@ -75,9 +78,10 @@ struct EngineOptions {
   int least_in_parts = 512;
   // False: every transfer takes what it takes alone, as in the fast engine.
   bool share_links = true;
-  // SimGrid's own network model shares links instead of FluidLinks: the same
-  // times, much slower where many flows are connected.
-  bool native_flows = false;
+  // Whatever takes time is an activity of the transport, which also says when
+  // it ends: no device runs ahead, and all bytes between devices are flows. So
+  // engine `simgrid` runs, and no other; it overrides most of the above.
+  bool as_activities = false;
 };
 
 struct EngineInfo {
@@ -88,9 +92,9 @@ struct EngineInfo {
   absl::StatusOr<RunSummary> (*run)(const Program&, const EngineOptions&);
 };
 
-// "fast", "simgrid".
+// "fast", "fluid", "simgrid".
 const std::vector<EngineInfo>& AllEngines();
-// "simgrid", or "fast" in a build without SimGrid.
+// "simgrid", or "fluid" in a build without SimGrid.
 absl::string_view DefaultEngine();
 absl::StatusOr<const EngineInfo*> FindEngine(absl::string_view name);
 

@@ -7,11 +7,12 @@ namespace pipewright {
 BesideEvents::BesideEvents(const Program& program, EventTimers* timers)
     : program_(program),
       running_(*program.interference, program.pp() * program.replicas,
-               [this, timers](uint32_t item, double end_s, uint32_t version) {
+               [this](uint32_t item, double end_s, uint32_t version) {
                  if (expected_s_.size() <= item) expected_s_.resize(item + 1);
                  expected_s_[item] = end_s;
-                 timers->At(end_s, EventKind::kBesideEnd, item, version);
-               }) {}
+                 to_set_.push_back({item, version, end_s});
+               }),
+      timers_(*timers) {}
 
 // Mix of a block's passes, by their time.
 PassMix BesideEvents::MixOfBlock(const RankProgram& rank, const Pass* block,
@@ -36,12 +37,21 @@ void BesideEvents::Own(uint32_t item, Owner owner) {
   owners_[item] = owner;
 }
 
+// A timer says of whom it is, which is known once its item is there.
+void BesideEvents::SetTimers() {
+  for (const Timer& timer : to_set_) {
+    timers_.At(timer.end_s, EventKind::kBesideEnd, timer.item, timer.version);
+  }
+  to_set_.clear();
+}
+
 void BesideEvents::StartBlock(int device, double start_s,
                               const RankProgram& rank, const Pass* block,
                               const std::array<double, 2>& alone_s) {
   Own(running_.StartPass(start_s, alone_s[0] + alone_s[1], device,
                          MixOfBlock(rank, block, alone_s)),
       {Of::kBlock, static_cast<uint32_t>(device)});
+  SetTimers();
 }
 
 void BesideEvents::Start(Owner owner, double start_s, double alone_s,
@@ -51,6 +61,7 @@ void BesideEvents::Start(Owner owner, double start_s, double alone_s,
       running_.StartBeside(start_s, alone_s, kind, std::move(devices), timed);
   Own(item, owner);
   items_[KeyOf(owner)] = item;
+  SetTimers();
 }
 
 std::optional<BesideEvents::Ended> BesideEvents::End(uint32_t item,
@@ -58,6 +69,7 @@ std::optional<BesideEvents::Ended> BesideEvents::End(uint32_t item,
   if (!running_.IsCurrent(item, version)) return std::nullopt;
   const Ended ended{owners_[item], expected_s_[item]};
   running_.End(item, ended.end_s);
+  SetTimers();
   items_.erase(KeyOf(ended.owner));
   return ended;
 }
@@ -68,6 +80,7 @@ void BesideEvents::Leave(Owner owner, double now_s) {
   const uint32_t item = found->second;
   items_.erase(found);
   running_.End(item, now_s);
+  SetTimers();
 }
 
 }  // namespace pipewright

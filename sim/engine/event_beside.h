@@ -41,6 +41,8 @@ class BesideEvents {
   void Start(Owner owner, double start_s, double alone_s,
              Interference::Kind kind, std::vector<int> devices, bool timed);
 
+  // Whose item it is, while it runs.
+  Owner OwnerOf(uint32_t item) const { return owners_[item]; }
   // A timer kBesideEnd. Nothing: its pace has changed.
   std::optional<Ended> End(uint32_t item, uint32_t version);
   // Ends what has no timer here; nothing happens to what has ended.
@@ -50,15 +52,24 @@ class BesideEvents {
   PassMix MixOfBlock(const RankProgram& rank, const Pass* block,
                      const std::array<double, 2>& alone_s) const;
   void Own(uint32_t item, Owner owner);
+  void SetTimers();
   static uint64_t KeyOf(Owner owner) {
     return static_cast<uint64_t>(owner.of) << 32 | owner.index;
   }
 
+  struct Timer {
+    uint32_t item = 0;
+    uint32_t version = 0;
+    double end_s = 0;
+  };
+
   const Program& program_;
+  std::vector<Timer> to_set_;
   std::vector<double> expected_s_;  // [item] its end at its pace now
   std::vector<Owner> owners_;       // [item]
   absl::flat_hash_map<uint64_t, uint32_t> items_;  // by owner, while they run
   Interference running_;
+  EventTimers& timers_;
 };
 
 }  // namespace pipewright

@@ -92,10 +92,9 @@ int EventMeetings::Arrive(int device, Stream stream, const SideOp& op,
   meeting.end_s = meeting.start_s + plan.seconds;
   meeting.latest_s = 0;
   meeting.shares =
-      (plan.ring && plan.bytes_per_edge > 0 &&
-       sources.Shared(meeting.source)) ||
+      (plan.ring && plan.bytes_per_edge > 0 && sources.Moves(meeting.source)) ||
       std::any_of(plan.sources.begin(), plan.sources.end(),
-                  [&](int source) { return sources.Shared(source); });
+                  [&](int source) { return sources.Moves(source); });
   return number;
 }
 

@@ -40,7 +40,7 @@ bool ReplicaParts::CanBeApart(const EngineOptions& options,
                               const TrafficSources& sources) const {
   if (program_.pp() * program_.replicas < options.least_in_parts ||
       program_.replicas < 2 || program_.network.cluster == nullptr ||
-      options.trace != nullptr || options.native_flows ||
+      options.trace != nullptr || options.as_activities ||
       program_.interference != nullptr || !sources.pools().empty() ||
       program_.copies_in_turn) {
     return false;

@@ -85,7 +85,8 @@ void HeldTransfers::End(const Poster& who) {
   if (--devices_[who.device].awaited == 0) PostNext(who);
 }
 
-ComputeStreams::ComputeStreams(const Program& program, bool run_ahead,
+ComputeStreams::ComputeStreams(const Program& program,
+                               const EngineOptions& options,
                                EventChannels* channels,
                                EventTransfers* transfers, SideStreams* streams,
                                PassExchanges* exchanges,
@@ -100,8 +101,9 @@ ComputeStreams::ComputeStreams(const Program& program, bool run_ahead,
       record_(*record),
       timers_(*timers),
       holds_(HoldsRanks(program)),
-      run_ahead_(run_ahead && !holds_ && !program.copies_in_turn &&
-                 program.interference == nullptr),
+      run_ahead_(options.run_ahead && !options.as_activities && !holds_ &&
+                 !program.copies_in_turn && program.interference == nullptr),
+      as_activities_(options.as_activities),
       stretches_(program.interference != nullptr || exchanges->any()),
       held_(program, *channels, transfers) {
   devices_.reserve(static_cast<size_t>(program.pp()) * program.replicas);
@@ -331,7 +333,7 @@ bool ComputeStreams::RunBlock(int index, bool ahead) {
   }
   const double end_s = start_s + (seconds[0] + seconds[1]);
   device.clock_s = end_s;
-  NoteBlock(device, end_s);
+  if (!as_activities_) NoteBlock(device, end_s);
   if (ahead) {
     FinishBlock(index);
     return true;
@@ -382,7 +384,8 @@ void ComputeStreams::FinishBlock(int index) {
   }
 }
 
-void ComputeStreams::EndBlock(int index) {
+void ComputeStreams::EndBlock(int index, double now_s) {
+  if (as_activities_) return EndBlockAt(index, now_s);
   FinishBlock(index);
   Continue(index);
 }
@@ -391,7 +394,8 @@ void ComputeStreams::EndBlockAt(int index, double end_s) {
   Device& device = devices_[index];
   device.clock_s = end_s;
   NoteBlock(device, end_s);
-  EndBlock(index);
+  FinishBlock(index);
+  Continue(index);
 }
 
 void ComputeStreams::BeginFlow(int index) {
@@ -406,7 +410,7 @@ void ComputeStreams::EndFlow(int index, double end_s) {
   if (!over_s) return;
   if (*over_s <= end_s) return EndBlockAt(index, *over_s);
   devices_[index].clock_s = *over_s;
-  NoteBlock(devices_[index], *over_s);
+  if (!as_activities_) NoteBlock(devices_[index], *over_s);
   timers_.At(*over_s, EventKind::kComputeEnd, index);
 }
 

@@ -101,8 +101,8 @@ class ComputeStreams {
     std::array<double, 2> block_s{};
   };
 
-  // `run_ahead`: EngineOptions::run_ahead.
-  ComputeStreams(const Program& program, bool run_ahead,
+  // `options`: run_ahead, as_activities.
+  ComputeStreams(const Program& program, const EngineOptions& options,
                  EventChannels* channels, EventTransfers* transfers,
                  SideStreams* streams, PassExchanges* exchanges,
                  IterationEnds* iterations, EventRecord* record,
@@ -121,7 +121,7 @@ class ComputeStreams {
   void ContinueAll();
 
   // A timer kComputeEnd: the block is over, and what follows starts.
-  void EndBlock(int device);
+  void EndBlock(int device, double now_s);
   // The same of one whose end was not known before.
   void EndBlockAt(int device, double end_s);
   // A timer kExchange: the next flow of the block starts.
@@ -175,6 +175,7 @@ class ComputeStreams {
   const bool holds_;
   // Not where something is decided by who comes first.
   const bool run_ahead_;
+  const bool as_activities_;
   const bool stretches_;  // blocks may take longer than their passes alone
   bool copies_ = false;   // some device has come to an O or L
   HeldTransfers held_;

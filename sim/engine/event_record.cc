@@ -10,6 +10,7 @@
 namespace pipewright {
 
 void EventRecord::IterationBuffer::OnOp(const TraceOp& op) {
+  if (op.iteration < flushed_) return sink_->OnOp(op);
   if (ops_.size() <= static_cast<size_t>(op.iteration)) {
     ops_.resize(op.iteration + 1);
   }
@@ -17,6 +18,7 @@ void EventRecord::IterationBuffer::OnOp(const TraceOp& op) {
 }
 
 void EventRecord::IterationBuffer::Flush(int iteration) {
+  flushed_ = iteration + 1;
   if (ops_.size() <= static_cast<size_t>(iteration)) return;
   for (const TraceOp& op : ops_[iteration]) sink_->OnOp(op);
   std::vector<TraceOp>().swap(ops_[iteration]);

@@ -72,6 +72,7 @@ class EventRecord {
 
    private:
     TraceSink* sink_;
+    int flushed_ = 0;  // iterations; of those only transfers are still to end
     std::vector<std::vector<TraceOp>> ops_;  // [iteration]
   };
 

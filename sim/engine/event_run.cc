@@ -14,7 +14,7 @@ namespace {
 
 // Plans are spread only for links of our own.
 std::optional<int> SpreadPeers(const EngineOptions& options, int peers) {
-  if (options.native_flows) return std::nullopt;
+  if (options.as_activities) return std::nullopt;
   return peers;
 }
 
@@ -28,9 +28,11 @@ const TrafficSources& Planned(TrafficSources* sources) {
 EventRun::EventRun(const Program& program, const EngineOptions& options,
                    int spread_peers)
     : program_(program),
+      as_activities_(options.as_activities),
       record_(program, options.trace, options.progress),
       sources_(program.network, options.share_links,
-               SpreadPeers(options, spread_peers)),
+               SpreadPeers(options, spread_peers), options.as_activities,
+               program.interference != nullptr),
       channels_(program, &sources_),
       side_sources_(program, &sources_),
       meetings_(program, &sources_),
@@ -38,13 +40,13 @@ EventRun::EventRun(const Program& program, const EngineOptions& options,
       exchanges_(program, exchange_sources_, Planned(&sources_), &timers_),
       iterations_(program, sources_.AnyShared(), !sources_.pools().empty(),
                   &record_, &timers_),
-      transfers_(
-          program, sources_,
-          options.time_lone_transfers && exchanges_.time_lone_transfers(),
-          &channels_, &record_, &timers_),
+      transfers_(program, sources_,
+                 options.time_lone_transfers && !options.as_activities &&
+                     exchanges_.time_lone_transfers(),
+                 &channels_, &record_, &timers_),
       streams_(program, options.share_links, sources_, side_sources_,
                &channels_, &meetings_, &transfers_, &timers_),
-      compute_(program, options.run_ahead, &channels_, &transfers_, &streams_,
+      compute_(program, options, &channels_, &transfers_, &streams_,
                &exchanges_, &iterations_, &record_, &timers_),
       parts_(program, options, sources_, transfers_.sharing()) {
   if (program.interference != nullptr) {
@@ -61,9 +63,10 @@ double EventRun::LargestTransfer() const {
     }
     for (const RankProgram& rank : own.ranks) {
       for (const Lane& lane : rank.lanes) bytes = std::max(bytes, lane.bytes);
-      // An all-reduce sends up to twice its buffer over an edge.
+      // An all-reduce sends up to twice its buffer over an edge; work of a host
+      // counts parameters.
       for (const SideOp& op : rank.side_ops) {
-        bytes = std::max(bytes, 2 * op.bytes);
+        bytes = std::max({bytes, 2 * op.bytes, op.parameters});
       }
     }
   }
@@ -75,15 +78,42 @@ void EventRun::Launch(EventTransport* transport) {
   compute_.Begin();
 }
 
-void EventRun::OnTimer(uint64_t code) {
-  if (!timers_.Take()) return;
+void EventRun::OnTimer(uint64_t code, double now_s) {
+  if (!timers_.Take()) {
+    if (as_activities_) TellLate(code, now_s);
+    return;
+  }
   record_.Tell();
-  Happen(code);
+  Happen(code, now_s);
   compute_.ContinueAll();
 }
 
+// A pass of the next iteration would have waited for it; it is of one that has
+// been asked for.
+void EventRun::TellLate(const EventTransfer& transfer, double end_s) {
+  if (transfer.of != EventTransfer::Of::kChannel ||
+      transfer.iteration >= std::ssize(iterations_.ends_s()) ||
+      channels_.At(transfer.replica, transfer.index).kind >
+          ChannelKind::kGradient) {
+    return;
+  }
+  transfers_.Tell(transfer, end_s);
+}
+
+void EventRun::TellLate(uint64_t code, double now_s) {
+  const EventKind kind = EventTimers::KindOf(code);
+  if (kind != EventKind::kTransferEnd && kind != EventKind::kLatencyEnd) return;
+  const EventTransfer& transfer = transfers_[EventTimers::IndexOf(code)];
+  // It would have met others of iterations that are not run.
+  const bool starts = kind == EventKind::kLatencyEnd;
+  TellLate(transfer, starts ? transfer.start_s + transfer.alone_s : now_s);
+}
+
 void EventRun::OnFlowEnd(uint32_t transfer, double now_s) {
-  if (!timers_.Take()) return;
+  if (!timers_.Take()) {
+    if (as_activities_) TellLate(transfers_[transfer], now_s);
+    return;
+  }
   record_.Tell();
   EndTransfer(transfer, now_s);
   compute_.ContinueAll();
@@ -113,31 +143,34 @@ void EventRun::Expect(uint64_t code) const {
   }
 }
 
-void EventRun::Happen(uint64_t code) {
+void EventRun::Happen(uint64_t code, double now_s) {
   const uint32_t index = EventTimers::IndexOf(code);
   const uint32_t version = EventTimers::VersionOf(code);
   switch (EventTimers::KindOf(code)) {
     case EventKind::kComputeEnd:
-      return compute_.EndBlock(static_cast<int>(index));
+      return compute_.EndBlock(static_cast<int>(index), now_s);
     case EventKind::kStreamEnd: {
       const int device = static_cast<int>(index / kNumStreams);
       const auto stream = static_cast<Stream>(index % kNumStreams);
       const IssuedOp& head = streams_.Head(device, stream);
-      return EndStreamOp(device, stream, head.ready_s, head.end_s);
+      return EndStreamOp(device, stream, head.ready_s,
+                         as_activities_ ? now_s : head.end_s);
     }
     case EventKind::kLatencyEnd:
       return transfers_.EndLatency(index);
     case EventKind::kTransferEnd: {
       const EventTransfer& transfer = transfers_[index];
-      return EndTransfer(index, transfer.start_s + transfer.alone_s);
+      return EndTransfer(
+          index, as_activities_ ? now_s : transfer.start_s + transfer.alone_s);
     }
     case EventKind::kMeetingEnd:
+      if (as_activities_) meetings_.SetEnd(static_cast<int>(index), now_s);
       return EndMeeting(static_cast<int>(index));
     case EventKind::kQueueEnd: {
-      double now_s = 0;
+      double end_s = 0;
       const auto ended = transfers_.sharing().TakeEnded(static_cast<int>(index),
-                                                        version, &now_s);
-      if (ended) EndTransfer(*ended, now_s);
+                                                        version, &end_s);
+      if (ended) EndTransfer(*ended, end_s);
       return;
     }
     case EventKind::kLoneEnd: {
@@ -152,6 +185,96 @@ void EventRun::Happen(uint64_t code) {
     case EventKind::kExchange:
       return compute_.BeginFlow(static_cast<int>(index));
   }
+}
+
+EventRun::Activity EventRun::ActivityOf(uint64_t code) const {
+  const auto index = static_cast<int>(EventTimers::IndexOf(code));
+  const auto of_meeting = [&](int number) {
+    const std::vector<int> devices = meetings_.DevicesOf(number);
+    return Activity{Activity::Kind::kDelay, devices.front(), devices.back()};
+  };
+  switch (EventTimers::KindOf(code)) {
+    case EventKind::kComputeEnd:
+    case EventKind::kExchange:
+      return {Activity::Kind::kExec, index, index};
+    case EventKind::kStreamEnd: {
+      const int device = index / kNumStreams;
+      const int32_t op =
+          streams_.Head(device, static_cast<Stream>(index % kNumStreams))
+              .item.side_op;
+      // A wait is no work.
+      if (compute_[device].program().side_ops[op].kind == OpKind::kWait) break;
+      return {Activity::Kind::kExec, device, device};
+    }
+    case EventKind::kTransferEnd:
+      return ActivityOf(transfers_[EventTimers::IndexOf(code)]);
+    case EventKind::kMeetingEnd:
+      return of_meeting(index);
+    case EventKind::kBesideEnd: {
+      const BesideEvents::Owner owner = beside_->OwnerOf(index);
+      const auto number = static_cast<int>(owner.index);
+      switch (owner.of) {
+        case BesideEvents::Of::kBlock:
+          return {Activity::Kind::kExec, number, number};
+        case BesideEvents::Of::kTransfer:
+          return ActivityOf(transfers_[owner.index]);
+        case BesideEvents::Of::kMeeting:
+          return of_meeting(number);
+      }
+      break;
+    }
+    case EventKind::kLatencyEnd:
+    case EventKind::kQueueEnd:
+    case EventKind::kLoneEnd:
+    case EventKind::kBesideStart:
+      break;
+  }
+  return {};
+}
+
+// Several devices of a rank, and several members, do the same: the first stands
+// for all of them, and the route is that of all.
+EventRun::Activity EventRun::ActivityOf(const EventTransfer& transfer) const {
+  Activity activity = {Activity::Kind::kDelay, transfer.index, transfer.index};
+  switch (transfer.of) {
+    case EventTransfer::Of::kChannel: {
+      const Channel& channel = channels_.At(transfer.replica, transfer.index);
+      activity.from = DeviceOf(transfer.replica, channel.from_rank);
+      activity.to = DeviceOf(transfer.replica, channel.to_rank);
+      break;
+    }
+    case EventTransfer::Of::kMeeting: {
+      const std::vector<int> devices = meetings_.DevicesOf(transfer.index);
+      activity.from = devices.front();
+      activity.to = devices.back();
+      break;
+    }
+    case EventTransfer::Of::kCopy:
+      (transfer.stream == Stream::kD2H ? activity.to : activity.from) = -1;
+      break;
+    case EventTransfer::Of::kStreamOp: {
+      const int32_t number =
+          transfer.side_op >= 0
+              ? transfer.side_op
+              : streams_.Head(transfer.index, transfer.stream).item.side_op;
+      const SideOp& op = compute_[transfer.index].program().side_ops[number];
+      if (UsesHost(op.kind)) {
+        (op.kind == OpKind::kCopyIn ? activity.from : activity.to) = -1;
+      } else {
+        const int replica = transfer.index / program_.pp();
+        const int peer =
+            DeviceOf((replica + op.peer_offset) % program_.replicas, op.peer);
+        (op.kind == OpKind::kPull ? activity.from : activity.to) = peer;
+      }
+      break;
+    }
+    case EventTransfer::Of::kPeers:
+    case EventTransfer::Of::kExchange:
+      // To many: the next one stands for them.
+      activity.to = (transfer.index + program_.pp()) % compute_.size();
+      break;
+  }
+  return activity;
 }
 
 void EventRun::EndTransfer(uint32_t number, double end_s) {

@@ -5,6 +5,9 @@
 // device runs ahead of the clock: its end is known when its inputs are, and
 // what it sends sets timers for then.
 //
+// With EngineOptions::as_activities there is nothing of the kind: a timer is an
+// activity (ActivityOf) that ends when the transport says so.
+//
 // Each part owns what it has to know, and its header says what it is for:
 //   planned once: event_traffic.h, event_meetings.h, event_exchanges.h, which
 //   know what can send over which links; event_parts.h knows who cannot meet
@@ -37,7 +40,7 @@ namespace pipewright {
 
 class EventRun {
  public:
-  // `spread_peers`: as SpreadPlanner's, unless with native_flows.
+  // `spread_peers`: as SpreadPlanner's, unless with as_activities.
   EventRun(const Program& program, const EngineOptions& options,
            int spread_peers = kSpreadPeers);
 
@@ -50,11 +53,33 @@ class EventRun {
 
   // Starts every device at time 0. The transport must outlive the run.
   void Launch(EventTransport* transport);
-  void OnTimer(uint64_t code);
+  // `now_s`: the transport's date, which counts with as_activities.
+  void OnTimer(uint64_t code, double now_s);
+  // A timer will not come, since another one has taken its place.
+  void Forget() { timers_.Take(); }
   // This timer comes soon: fetches what OnTimer will look at first. Thousands
   // of devices that do the same do not fit the cache.
   void Expect(uint64_t code) const;
   void OnFlowEnd(uint32_t transfer, double now_s);
+
+  // What the transport runs from the setting of a timer to its date.
+  struct Activity {
+    enum class Kind : uint8_t {
+      kExec,   // work of device `from`
+      kDelay,  // a transfer that meets nothing
+      kTimer,  // nothing: a latency, after which a flow starts
+    };
+    Kind kind = Kind::kTimer;
+    // Devices of the program; -1: the memory of the other's host.
+    int from = 0;
+    int to = 0;
+  };
+  Activity ActivityOf(uint64_t code) const;
+  // The same of a flow, or of a transfer that is timed.
+  Activity ActivityOf(const EventTransfer& transfer) const;
+  const EventTransfer& transfer(uint32_t number) const {
+    return transfers_[number];
+  }
 
   // Parts of the replicas: those of two parts share no link with each other but
   // in collectives of several replicas. 1: nothing is known to be apart.
@@ -82,7 +107,9 @@ class EventRun {
   absl::StatusOr<RunSummary> Finish();
 
  private:
-  void Happen(uint64_t code);
+  void Happen(uint64_t code, double now_s);
+  void TellLate(uint64_t code, double now_s);
+  void TellLate(const EventTransfer& transfer, double end_s);
   void EndTransfer(uint32_t number, double end_s);
   void EndChannel(const EventTransfer& transfer, double end_s);
   void Deliver(int replica, int32_t channel);
@@ -105,6 +132,7 @@ class EventRun {
   std::string WaitingOf(int device) const;
 
   const Program& program_;
+  const bool as_activities_;
   EventTimers timers_;
   EventRecord record_;
   // Each of the next adds sources, in this order.

@@ -24,8 +24,12 @@ bool UsesHostToo(const RankProgram& rank) {
 }  // namespace
 
 TrafficSources::TrafficSources(const Network& network, bool share_links,
-                               std::optional<int> spread_peers)
-    : cluster_(network.cluster.get()), share_links_(share_links) {
+                               std::optional<int> spread_peers,
+                               bool as_activities, bool slowed)
+    : cluster_(network.cluster.get()),
+      share_links_(share_links),
+      as_activities_(as_activities),
+      slowed_(slowed) {
   if (cluster_ != nullptr && share_links_ && spread_peers.has_value()) {
     spread_.emplace(*cluster_, *spread_peers);
   }

@@ -21,9 +21,11 @@ namespace pipewright {
 class TrafficSources {
  public:
   // `share_links`: else no source ever waits for another. `spread_peers`: as
-  // SpreadPlanner's; nothing: all is shared exactly.
+  // SpreadPlanner's; nothing: all is shared exactly. `slowed`: things slow each
+  // other down, so that what meets nobody is timed, with as_activities too.
   TrafficSources(const Network& network, bool share_links,
-                 std::optional<int> spread_peers);
+                 std::optional<int> spread_peers, bool as_activities = false,
+                 bool slowed = false);
 
   // Returns the number of the source; -1 if it uses no links.
   int Add(TrafficSource source);
@@ -45,6 +47,12 @@ class TrafficSources {
   bool Shared(int source) const {
     return source >= 0 && plans_[source].sharing != Sharing::kNone;
   }
+  // True if the transport moves what it sends; else it is timed, and passes may
+  // slow it down.
+  bool Moves(int source) const {
+    return Shared(source) || (source >= 0 && as_activities_ && !slowed_);
+  }
+  bool as_activities() const { return as_activities_; }
   bool AnyShared() const;
   // From the beginning to the end of bytes that are alone on their links.
   double AloneSeconds(int source, double bytes) const {
@@ -54,6 +62,8 @@ class TrafficSources {
  private:
   const Cluster* const cluster_;  // null: no links
   const bool share_links_;
+  const bool as_activities_;
+  const bool slowed_;
   std::optional<SpreadPlanner> spread_;
   std::vector<TrafficSource> sources_;
   std::vector<SourcePlan> plans_;

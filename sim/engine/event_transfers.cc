@@ -27,6 +27,7 @@ SharedTransfers::SharedTransfers(const TrafficSources& sources,
     }
   }
   queue_of_source_.assign(sources.plans().size(), -1);
+  if (sources.as_activities()) return;
   std::vector<int> queue_of_link(links.size(), -1);
   for (size_t source = 0; source < queue_of_source_.size(); ++source) {
     const SourcePlan& plan = sources.plans()[source];
@@ -44,8 +45,8 @@ SharedTransfers::SharedTransfers(const TrafficSources& sources,
 void SharedTransfers::Start(uint32_t transfer, int source, double bytes,
                             double now_s) {
   const SourcePlan& plan = sources_.plan(source);
-  if (plan.sharing == Sharing::kQueue) {
-    const int queue = queue_of_source_[source];
+  const int queue = queue_of_source_[source];
+  if (queue >= 0) {
     queues_[queue].Start(now_s, bytes, transfer, plan.flows);
     return SetQueueTimer(queue);
   }
@@ -174,9 +175,11 @@ bool EventTransfers::Send(const Sender& from, int32_t number, Pass pass,
   const bool moves = channel.from_rank != channel.to_rank;
   if (moves) record_.AddOps(1);
   // What takes time runs beside the passes of both ends.
-  const bool runs = program_.interference != nullptr && moves && alone_s > 0;
+  const bool runs =
+      moves && (sources_.as_activities() ||
+                (program_.interference != nullptr && alone_s > 0));
   if (!runs &&
-      (!sources_.Shared(channels_.SourceOf(slot)) || channel.bytes == 0)) {
+      (!sources_.Moves(channels_.SourceOf(slot)) || channel.bytes == 0)) {
     const double arrival_s = now_s + alone_s;
     TraceWriter* const trace =
         of_passes ? record_.Trace(from.replica, from.iteration) : nullptr;

@@ -134,9 +134,9 @@ class EventTransfers {
   const EventTransfer& operator[](uint32_t number) const {
     return transfers_[number];
   }
-  // False if it may have to share a link.
+  // False if the transport moves it.
   bool IsTimed(const EventTransfer& transfer) const {
-    return transfer.bytes == 0 || !sources_.Shared(transfer.source);
+    return transfer.bytes == 0 || !sources_.Moves(transfer.source);
   }
   SharedTransfers& sharing() { return sharing_; }
   const SharedTransfers& sharing() const { return sharing_; }

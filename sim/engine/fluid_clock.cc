@@ -10,6 +10,9 @@
 namespace pipewright {
 namespace {
 
+// Timers; enough for memory to answer in the meantime.
+constexpr int kLookAhead = 8;
+
 // Timers in the order of their dates, then of their setting; those of a date
 // before the flows that end then, as SimGrid has it.
 class FluidClock : public EventTransport {
@@ -39,7 +42,11 @@ class FluidClock : public EventTransport {
  private:
   void Call(double now_s) {
     TimerQueue& timers = events_.timers();
-    if (timers.next_s() <= now_s) return run_->OnTimer(timers.Pop());
+    if (timers.next_s() <= now_s) {
+      timers.LookAhead(kLookAhead,
+                       [this](uint64_t code) { run_->Expect(code); });
+      return run_->OnTimer(timers.Pop(), now_s);
+    }
     uint32_t transfer = 0;
     while (events_.links()->TakeEnded(now_s, &transfer)) {
       run_->OnFlowEnd(transfer, now_s);

@@ -1,6 +1,7 @@
-// A Program on a clock of our own with links shared by FluidLinks: the times of
-// engine `simgrid` without SimGrid, in the process that asks. For searches that
-// run small programs thousands of times.
+// The engine `fluid`: a Program on a clock of our own with links shared by
+// FluidLinks, in the process that asks. The times of engine `simgrid` without
+// SimGrid, for searches that run small programs thousands of times and for
+// large programs.
 #pragma once
 
 #include "absl/status/statusor.h"

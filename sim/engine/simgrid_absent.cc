@@ -12,7 +12,7 @@ absl::StatusOr<RunSummary> RunSimgrid(const Program&, const EngineOptions&) {
 absl::Status SimgridStarts() {
   return absl::InvalidArgumentError(
       "engine: simgrid is not in this build (PIPEWRIGHT_SIMGRID=OFF); "
-      "allowed: fast");
+      "allowed: fast, fluid");
 }
 
 bool SimgridIsBuilt() { return false; }

@@ -82,6 +82,8 @@ void VisitSummary(Summary& summary, Scalar scalar, List list) {
   scalar(summary.flows);
   scalar(summary.timers);
   scalar(summary.apart);
+  scalar(summary.execs);
+  scalar(summary.comms);
   scalar(summary.bytes_sent);
 }
 

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <cstdint>
 #include <exception>
-#include <memory>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -13,95 +13,157 @@
 #include "sim/base/load_module.h"
 #include "sim/base/status.h"
 #include "sim/engine/event_run.h"
-#include "sim/engine/parted_events.h"
 #include "sim/engine/simgrid_child.h"
 #include "sim/engine/simgrid_module.h"
+#include "sim/engine/simgrid_platform.h"
+#include "sim/topology/mapping.h"
 
 namespace pipewright {
 namespace {
 
-// Timers; enough for memory to answer in the meantime.
-constexpr int kLookAhead = 8;
+// The most copies of a link that SimGrid counts for one flow of ours.
+constexpr int kMostTimes = 1024;
 
-// Sources of hosts, and those that share links with them, over as many others
-// as it takes.
-std::vector<bool> SourcesOfHosts(const std::vector<TrafficSource>& sources,
-                                 const std::vector<SourcePlan>& plans) {
-  std::vector<bool> of_host(sources.size());
-  std::set<LinkId> links;
-  for (bool found = true; found;) {
-    found = false;
-    for (size_t source = 0; source < sources.size(); ++source) {
-      const std::vector<LinkLoad>& shared = plans[source].shared;
-      const bool meets = std::any_of(
-          shared.begin(), shared.end(),
-          [&](const LinkLoad& load) { return links.count(load.link) > 0; });
-      if (of_host[source] || !(meets || sources[source].of_host)) continue;
-      of_host[source] = found = true;
-      for (const LinkLoad& load : shared) links.insert(load.link);
+// What a factor makes a whole number of is one to this much, relative.
+constexpr double kWhole = 1e-12;
+
+// Host of SimGrid for each device of a cluster, and for each host's memory. Of
+// several devices of a rank the first runs what all of them do.
+class SimgridHosts {
+ public:
+  explicit SimgridHosts(const Program& program) : program_(program) {
+    const Cluster* const cluster = program.network.cluster.get();
+    if (cluster == nullptr) {
+      for (int device = 0; device < program.pp() * program.replicas; ++device) {
+        names_.push_back(absl::StrCat("replica", device / program.pp(), "/rank",
+                                      device % program.pp()));
+      }
+      names_.push_back("memory");
+      return;
+    }
+    first_memory_ = static_cast<int32_t>(cluster->devices().size());
+    names_ = SimgridHostNames(*cluster);
+  }
+
+  const std::vector<std::string>& names() const { return names_; }
+
+  // `device`: of the program.
+  int32_t Of(int device) const {
+    if (program_.network.cluster == nullptr) return device;
+    return program_.network.mapping->DeviceOf(device / program_.pp(),
+                                              device % program_.pp());
+  }
+  int32_t MemoryOf(int device) const {
+    const Cluster* const cluster = program_.network.cluster.get();
+    if (cluster == nullptr) return static_cast<int32_t>(names_.size()) - 1;
+    return first_memory_ + cluster->devices()[Of(device)].node;
+  }
+
+ private:
+  const Program& program_;
+  std::vector<std::string> names_;
+  int32_t first_memory_ = 0;
+};
+
+// For each link the least factor by which all flows of sources on it are whole
+// numbers: SimGrid counts a link of a route as often as it stands there, so the
+// link is then so many times as wide. Error: there is none.
+absl::StatusOr<std::vector<double>> WholeFactors(
+    const Cluster& cluster, const std::vector<TrafficSource>& sources) {
+  std::vector<std::set<double>> flows(cluster.links().size());
+  for (const TrafficSource& source : sources) {
+    for (const LinkLoad& load : source.flows.loads) {
+      flows[load.link].insert(load.flows);
     }
   }
-  return of_host;
+  std::vector<double> factors(cluster.links().size(), 1);
+  for (size_t link = 0; link < flows.size(); ++link) {
+    if (flows[link].empty()) continue;
+    const auto fits = [&](double factor) {
+      return std::all_of(
+          flows[link].begin(), flows[link].end(), [&](double each) {
+            const double times = each * factor;
+            return times <= kMostTimes &&
+                   std::abs(times - std::round(times)) <= kWhole * times;
+          });
+    };
+    const double least = *flows[link].begin();
+    int times = 1;  // of the least
+    while (times <= kMostTimes && !fits(times / least)) ++times;
+    factors[link] = times / least;
+    if (times <= kMostTimes) continue;
+    return absl::UnimplementedError(absl::StrCat(
+        "engine simgrid: transfers cross link ", cluster.links()[link].name,
+        " with ", least, " to ", *flows[link].rbegin(),
+        " flows each, and SimGrid knows only whole ones (multiples of one "
+        "number, at most ",
+        kMostTimes, "); engine fluid knows all"));
+  }
+  return factors;
 }
 
-// The flows that SimGrid's own network model shares links among, one source
-// each.
-SimgridPlatform PlatformOf(const Program& program, const EventRun& run,
-                           const std::vector<bool>& of_host) {
-  SimgridPlatform platform;
-  platform.largest_bytes = run.LargestTransfer();
+// The route of each source, without the links that cannot bind: those on which
+// it meets nobody, but for the narrowest.
+absl::StatusOr<SimgridPlatform> PlatformOf(const Program& program,
+                                           const EventRun& run,
+                                           const SimgridHosts& hosts) {
+  SimgridPlatform platform = {.hosts = hosts.names(),
+                              .cores = kNumStreams,
+                              .speed = kSimgridSpeed,
+                              .largest_bytes = run.LargestTransfer()};
   platform.routes.resize(run.sources().size());
   if (program.network.cluster == nullptr) return platform;
-  for (const Link& link : program.network.cluster->links()) {
-    platform.bytes_per_s.push_back(link.bytes_per_s);
+  const Cluster& cluster = *program.network.cluster;
+  PW_ASSIGN_OR_RETURN(const std::vector<double> factors,
+                      WholeFactors(cluster, run.sources()));
+  const std::vector<std::string> names = SimgridLinkNames(cluster);
+  for (size_t link = 0; link < factors.size(); ++link) {
+    platform.links.push_back(
+        {names[link], cluster.links()[link].bytes_per_s *
+                          static_cast<double>(factors[link])});
   }
-  for (size_t source = 0; source < platform.routes.size(); ++source) {
-    if (run.plans()[source].sharing != Sharing::kFlow || of_host[source]) {
+  for (size_t number = 0; number < platform.routes.size(); ++number) {
+    const TrafficSource& source = run.sources()[number];
+    const std::vector<LinkLoad>& met = run.plans()[number].shared;
+    std::vector<SimgridLoad>& route = platform.routes[number];
+    const auto add = [&](const LinkLoad& load) {
+      route.push_back(
+          {load.link, std::llround(load.flows * factors[load.link])});
+    };
+    for (const LinkLoad& load : met) add(load);
+    // A limit is a link of its own.
+    if (source.most_per_s <= cluster.RateOf(source.flows.loads)) {
+      route.push_back({static_cast<LinkId>(platform.links.size()), 1});
+      platform.links.push_back(
+          {absl::StrCat("limit of source ", number), source.most_per_s});
       continue;
     }
-    for (const LinkLoad& load : run.sources()[source].flows.loads) {
-      // Whole numbers alone.
-      platform.routes[source].push_back(
-          {load.link, std::max<int64_t>(1, std::llround(load.flows))});
+    const LinkLoad* narrowest = nullptr;
+    double least = cluster.RateOf(met);
+    for (const LinkLoad& load : source.flows.loads) {
+      const double rate = cluster.links()[load.link].bytes_per_s / load.flows;
+      if (rate >= least) continue;
+      least = rate;
+      narrowest = &load;
     }
-    // A limit is a link of its own.
-    const double most_per_s = run.sources()[source].most_per_s;
-    if (std::isinf(most_per_s)) continue;
-    platform.routes[source].push_back(
-        {static_cast<LinkId>(platform.bytes_per_s.size()), 1});
-    platform.bytes_per_s.push_back(most_per_s);
+    if (narrowest != nullptr) add(*narrowest);
   }
   return platform;
 }
 
-// SimGrid's clock. Timers are our own, since SimGrid allocates each of its;
-// links are shared by FluidLinks, or by SimGrid's native model; then what uses
-// a host, and whatever can meet that, stays with FluidLinks.
+// SimGrid keeps the clock: whatever takes time in an EventRun is an activity of
+// it, and ends when SimGrid says so.
 class SimgridTransport : public EventTransport {
  public:
-  SimgridTransport(const SimgridModule& module, const Program& program,
-                   const EngineOptions& options, EventRun* run)
-      : module_(module),
-        run_(run),
-        native_(options.native_flows),
-        events_(program, run) {
+  SimgridTransport(const SimgridModule& module, const SimgridHosts& hosts,
+                   const SimgridPlatform& platform, EventRun* run)
+      : module_(module), hosts_(hosts), run_(run) {
     SimgridCalls calls;
     calls.run = this;
-    calls.on_flow_end = [](void* self, uint32_t transfer, double now_s) {
-      static_cast<SimgridTransport*>(self)->run_->OnFlowEnd(transfer, now_s);
+    calls.on_end = [](void* self, uint64_t code, double now_s) {
+      static_cast<SimgridTransport*>(self)->OnEnd(code, now_s);
     };
-    calls.next_event = [](void* self, double now_s) {
-      return static_cast<SimgridTransport*>(self)->NextEvent(now_s);
-    };
-    calls.call_events = [](void* self, double now_s) {
-      static_cast<SimgridTransport*>(self)->CallEvents(now_s);
-    };
-    SimgridPlatform platform;
-    if (native_) {
-      of_host_ = SourcesOfHosts(run->sources(), run->plans());
-      platform = PlatformOf(program, *run, of_host_);
-    }
-    clock_ = module_.open(calls, native_ ? &platform : nullptr);
+    clock_ = module_.open(calls, platform);
   }
   ~SimgridTransport() override { module_.close(clock_); }
   SimgridTransport(const SimgridTransport&) = delete;
@@ -110,53 +172,82 @@ class SimgridTransport : public EventTransport {
   void Run() { module_.run(clock_); }
 
   void At(double date_s, uint64_t code) override {
-    events_.timers().Push(date_s, code);
-  }
-
-  void StartFlow(int source, double bytes, double now_s,
-                 uint32_t transfer) override {
-    if (native_ && !of_host_[source]) {
-      module_.start_flow(clock_, source, bytes, transfer);
+    const EventRun::Activity activity = run_->ActivityOf(code);
+    const double seconds = std::max(0.0, date_s - now_s_);
+    if (activity.kind == EventRun::Activity::Kind::kTimer) {
+      return module_.set_timer(clock_, std::max(date_s, now_s_), code);
+    }
+    const bool again = EndBefore(code);
+    uint32_t number = 0;
+    if (activity.kind == EventRun::Activity::Kind::kExec) {
+      number =
+          module_.start_exec(clock_, hosts_.Of(activity.from), seconds, code);
+      execs_ += again ? 0 : 1;
     } else {
-      events_.links()->Start(now_s, source, bytes, transfer);
+      const auto [from, to] = EndsOf(activity);
+      number = module_.start_delay(clock_, from, to, seconds, code);
+      comms_ += again ? 0 : 1;
+    }
+    if (EventTimers::KindOf(code) == EventKind::kBesideEnd) {
+      beside_[EventTimers::IndexOf(code)] = number;
     }
   }
 
-  // Events are all that keeps SimGrid going; EventRun ignores those that are
-  // left, and starts nothing new.
+  void StartFlow(int source, double bytes, double, uint32_t transfer) override {
+    const auto [from, to] = EndsOf(run_->ActivityOf(run_->transfer(transfer)));
+    module_.start_comm(clock_, from, to, source, bytes, kFlow | transfer);
+    ++comms_;
+  }
+
+  // Activities are all that keeps SimGrid going; EventRun ignores those that
+  // are left, and starts nothing new.
   void Stop() override {}
 
- private:
-  // What parts do before they can meet happens here, ahead of SimGrid's clock.
-  double NextEvent(double now_s) {
-    events_.RunApart(now_s, [this](double date_s) {
-      end_s_ = events_.NextFlowEnd(date_s);
-      CallEvents(date_s);
-    });
-    end_s_ = events_.NextFlowEnd(now_s);
-    return std::min(end_s_, events_.timers().next_s());
+  void Count(RunSummary* summary) const {
+    summary->execs = execs_;
+    summary->comms = comms_;
   }
 
-  void CallEvents(double now_s) {
-    uint32_t transfer = 0;
-    FluidLinks* const links = events_.links();
-    while (links != nullptr && links->TakeEnded(now_s, &transfer)) {
-      run_->OnFlowEnd(transfer, end_s_);
+ private:
+  // No kind of timer.
+  static constexpr uint64_t kFlow = uint64_t{15} << 60;
+  static constexpr uint32_t kNone = ~uint32_t{0};
+
+  void OnEnd(uint64_t code, double now_s) {
+    now_s_ = now_s;
+    const uint32_t index = EventTimers::IndexOf(code);
+    if ((code & kFlow) == kFlow) return run_->OnFlowEnd(index, now_s);
+    if (EventTimers::KindOf(code) == EventKind::kBesideEnd) {
+      beside_[index] = kNone;
     }
-    TimerQueue& timers = events_.timers();
-    while (timers.next_s() <= now_s) {
-      timers.LookAhead(kLookAhead,
-                       [this](uint64_t code) { run_->Expect(code); });
-      run_->OnTimer(timers.Pop());
-    }
+    run_->OnTimer(code, now_s);
+  }
+
+  // True if this is what is left of something that runs, whose pace changes.
+  bool EndBefore(uint64_t code) {
+    if (EventTimers::KindOf(code) != EventKind::kBesideEnd) return false;
+    const uint32_t item = EventTimers::IndexOf(code);
+    if (beside_.size() <= item) beside_.resize(item + 1, kNone);
+    if (beside_[item] == kNone) return false;
+    module_.cancel(clock_, beside_[item]);
+    run_->Forget();
+    return true;
+  }
+
+  std::pair<int32_t, int32_t> EndsOf(const EventRun::Activity& activity) const {
+    return {activity.from < 0 ? hosts_.MemoryOf(activity.to)
+                              : hosts_.Of(activity.from),
+            activity.to < 0 ? hosts_.MemoryOf(activity.from)
+                            : hosts_.Of(activity.to)};
   }
 
   const SimgridModule& module_;
+  const SimgridHosts& hosts_;
   EventRun* const run_;
-  const bool native_;
-  std::vector<bool> of_host_;  // [source], with native_
-  PartedEvents events_;
-  double end_s_ = 0;
+  double now_s_ = 0;
+  int64_t execs_ = 0;
+  int64_t comms_ = 0;
+  std::vector<uint32_t> beside_;  // [item of Interference] its activity
   SimgridClock* clock_ = nullptr;
 };
 
@@ -165,10 +256,15 @@ absl::StatusOr<RunSummary> RunHere(const SimgridModule& module,
                                    const EngineOptions& options) {
   try {
     EventRun run(program, options);
-    SimgridTransport transport(module, program, options, &run);
+    const SimgridHosts hosts(program);
+    PW_ASSIGN_OR_RETURN(const SimgridPlatform platform,
+                        PlatformOf(program, run, hosts));
+    SimgridTransport transport(module, hosts, platform, &run);
     run.Launch(&transport);
     transport.Run();
-    return run.Finish();
+    PW_ASSIGN_OR_RETURN(RunSummary summary, run.Finish());
+    transport.Count(&summary);
+    return summary;
   } catch (const std::exception& error) {
     return absl::InternalError(absl::StrCat("SimGrid: ", error.what()));
   }
@@ -180,7 +276,7 @@ absl::StatusOr<const SimgridModule*> LoadSimgrid() {
       LoadModule({.library = "libpipewright_simgrid.so",
                   .variable = "PIPEWRIGHT_SIMGRID_LIBRARY",
                   .function = kSimgridModuleFunction},
-                 "engine simgrid needs it, engine fast does not; it is built "
+                 "engine simgrid needs it, engine fluid does not; it is built "
                  "and installed with the program"));
   const SimgridModule* const module =
       reinterpret_cast<SimgridModuleFunction>(function)();
@@ -208,6 +304,7 @@ absl::StatusOr<RunSummary> RunSimgrid(const Program& program,
   return RunInChild(options.trace, [&](TraceSink* sink) {
     EngineOptions here = options;
     here.trace = sink;
+    here.as_activities = true;
     return RunHere(**Loaded(), program, here);
   });
 }

@@ -1,7 +1,12 @@
-// The engine on SimGrid: transfers that can meet on a link are flows that
-// share it max-min fairly (FluidLinks, or SimGrid's own network model);
-// everything else is a timer. Runs in a child
-// process, because SimGrid's engine can exist only once in a process.
+// The engine on SimGrid: one host for each device and for each host's memory; a
+// pass is an Exec, a transfer, copy or work of a host a Comm over its route.
+// SimGrid shares links max-min fairly and says when each ends; what starts when
+// is decided by EventRun. Runs in a child process, because SimGrid's engine can
+// exist only once in a process.
+//
+// Not SimGrid's: latencies, which are timers in front of a Comm, because it
+// would share links in proportion to 1/latency. A route is without the links
+// that cannot bind.
 #pragma once
 
 #include "absl/status/statusor.h"

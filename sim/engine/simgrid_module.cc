@@ -7,9 +7,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <memory>
-#include <simgrid/kernel/resource/Model.hpp>
+#include <simgrid/kernel/Timer.hpp>
 #include <simgrid/kernel/routing/NetPoint.hpp>
 #include <simgrid/kernel/routing/StarZone.hpp>
 #include <string>
@@ -25,56 +24,45 @@ namespace sg = simgrid::s4u;
 // anything that takes part in a simulation with it.
 constexpr double kUnitsOfLargest = 9007199254740992.0;  // 2^53
 
-// The program's own events.
-class CalledModel : public simgrid::kernel::resource::Model {
- public:
-  explicit CalledModel(const SimgridCalls& calls)
-      : Model("fluid"), calls_(calls) {}
+// Bytes a second of the link of a Comm that has no bytes.
+constexpr double kDelayBytesPerS = 1e12;
 
-  double next_occurring_event(double now) override {
-    const double next_s = calls_.next_event(calls_.run, now);
-    return std::isinf(next_s) ? -1 : std::max(0.0, next_s - now);
-  }
+using Links = std::vector<simgrid::kernel::resource::StandardLinkImpl*>;
 
-  void update_actions_state(double now, double) override {
-    calls_.call_events(calls_.run, now);
-  }
-
- private:
-  const SimgridCalls calls_;
-};
-
-// A star whose routes may cross a link several times, as the flows of a bundle
-// do: SimGrid then counts it as often.
-class BundleZone : public simgrid::kernel::routing::StarZone {
+// Every Comm has the route of its source, from the first device of a rank to
+// the first of another. It may cross a link several times, as all flows of a
+// bundle together do: SimGrid then counts it as often.
+class SourceZone : public simgrid::kernel::routing::StarZone {
  public:
   using StarZone::StarZone;
 
-  // Everything that `from` sends crosses `links`.
-  void AddRoute(const sg::Host* from,
-                const std::vector<sg::LinkInRoute>& links) {
-    routes_[from->get_netpoint()] = get_link_list_impl(links, false);
+  Links LinksOf(const std::vector<sg::LinkInRoute>& links) const {
+    return get_link_list_impl(links, false);
+  }
+  // The route of what starts next.
+  void SetNext(const Links* links, double latency_s) {
+    links_ = links;
+    latency_s_ = latency_s;
   }
 
-  // Latencies are zero.
-  void get_local_route(const simgrid::kernel::routing::NetPoint* from,
+  void get_local_route(const simgrid::kernel::routing::NetPoint*,
                        const simgrid::kernel::routing::NetPoint*,
                        simgrid::kernel::routing::Route* route,
-                       double*) override {
-    route->link_list_ = routes_.at(from);
+                       double* latency_s) override {
+    route->link_list_ = *links_;
+    if (latency_s != nullptr) *latency_s += latency_s_;
   }
 
  private:
-  std::map<const simgrid::kernel::routing::NetPoint*,
-           std::vector<simgrid::kernel::resource::StandardLinkImpl*>>
-      routes_;
+  const Links* links_ = nullptr;
+  double latency_s_ = 0;
 };
 
 }  // namespace
 
 struct SimgridClock {
  public:
-  SimgridClock(const SimgridCalls& calls, const SimgridPlatform* platform)
+  SimgridClock(const SimgridCalls& calls, const SimgridPlatform& platform)
       : calls_(calls) {
     self_ = this;
     std::vector<std::string> words = {"pipewright",
@@ -92,89 +80,132 @@ struct SimgridClock {
     for (std::string& word : words) arguments.push_back(word.data());
     int count = static_cast<int>(arguments.size());
     engine_ = std::make_unique<sg::Engine>(&count, arguments.data());
-    if (platform != nullptr) {
-      BuildPlatform(*platform);
-    } else {
-#if SIMGRID_VERSION < 40000
-      sg::create_star_zone("root")->seal();
-#endif
-    }
-    engine_->add_model(std::make_shared<CalledModel>(calls_));
-    if (platform != nullptr) {
-      sg::Activity::on_completion_cb(
-          [](const sg::Activity& activity) { self_->FlowEnd(activity); });
-    }
+    BuildPlatform(platform);
+    sg::Activity::on_completion_cb(
+        [](const sg::Activity& activity) { self_->End(activity); });
   }
 
   void Run() { engine_->run(); }
 
-  void StartFlow(int32_t source, double bytes, uint32_t transfer) {
-    if (flows_.size() <= transfer) flows_.resize(transfer + 1);
-    Flow& flow = flows_[transfer];
-    flow.comm = sg::Comm::sendto_init(host_of_source_[source], sink_);
-    flow.comm->set_payload_size(
-        std::max<uint64_t>(1, std::llround(bytes * units_)));
-    flow.comm->set_data(
-        reinterpret_cast<void*>(static_cast<uintptr_t>(transfer)));
-    flow.comm->start();
+  uint32_t StartExec(int32_t host, double seconds, uint64_t code) {
+    sg::ExecPtr exec = sg::Exec::init();
+    exec->set_flops_amount(seconds * speed_)->set_host(hosts_[host]);
+    return Start(std::move(exec), code);
+  }
+
+  uint32_t StartComm(int32_t from, int32_t to, int32_t source, double bytes,
+                     uint64_t code) {
+    zone_->SetNext(&routes_[source], 0);
+    sg::CommPtr comm = sg::Comm::sendto_init(hosts_[from], hosts_[to]);
+    comm->set_payload_size(std::max<uint64_t>(1, std::llround(bytes * units_)));
+    return Start(std::move(comm), code);
+  }
+
+  uint32_t StartDelay(int32_t from, int32_t to, double seconds, uint64_t code) {
+    zone_->SetNext(&delay_routes_[from], seconds);
+    sg::CommPtr comm = sg::Comm::sendto_init(hosts_[from], hosts_[to]);
+    comm->set_payload_size(0);
+    return Start(std::move(comm), code);
+  }
+
+  // SimGrid may look at it again until it has cleaned up behind it.
+  void Cancel(uint32_t number) {
+    sg::ActivityPtr activity = std::move(running_[number].activity);
+    free_.push_back(number);
+    activity->set_data(nullptr);
+    activity->cancel();
+    cancelled_.push_back(std::move(activity));
+  }
+
+  void SetTimer(double date_s, uint64_t code) {
+    simgrid::kernel::timer::Timer::set(date_s, [this, code] {
+      calls_.on_end(calls_.run, code, sg::Engine::get_clock());
+    });
   }
 
  private:
-  struct Flow {
-    sg::CommPtr comm;
+  struct Running {
+    sg::ActivityPtr activity;
+    uint64_t code = 0;
   };
 
-  // One virtual host a source, which sends to a common sink. So any graph's
-  // routes can be had from one flat zone. Latencies are timers of the
-  // program's: SimGrid would share bandwidth in proportion to 1/latency.
+  // Latencies are timers of the program's: SimGrid would share bandwidth in
+  // proportion to 1/latency.
   void BuildPlatform(const SimgridPlatform& platform) {
-    auto* const bundles = new BundleZone("root");  // SimGrid owns it
-    sg::NetZone* const zone = bundles->get_iface();
-    sink_ = zone->create_host("sink", 1e12)->seal();
+    zone_ = new SourceZone("root");  // SimGrid owns it
+    sg::NetZone* const zone = zone_->get_iface();
+    speed_ = platform.speed;
+    for (const std::string& name : platform.hosts) {
+      hosts_.push_back(zone->create_host(name, speed_)
+                           ->set_core_count(platform.cores)
+                           ->seal());
+      sg::Link* const delay =
+          zone->create_link(name + "/delay", kDelayBytesPerS)
+              ->set_latency(0)
+              ->set_sharing_policy(sg::Link::SharingPolicy::FATPIPE)
+              ->seal();
+      delay_routes_.push_back(zone_->LinksOf({sg::LinkInRoute(delay)}));
+    }
     units_ = kUnitsOfLargest / std::max(1.0, platform.largest_bytes);
-    std::vector<sg::Link*> links(platform.bytes_per_s.size());
-    host_of_source_.assign(platform.routes.size(), nullptr);
-    for (size_t source = 0; source < platform.routes.size(); ++source) {
-      if (platform.routes[source].empty()) continue;
-      sg::Host* const host =
-          zone->create_host("source" + std::to_string(source), 1e12)->seal();
+    std::vector<sg::Link*> links(platform.links.size());
+    for (const std::vector<SimgridLoad>& of_source : platform.routes) {
       std::vector<sg::LinkInRoute> route;
-      for (const SimgridLoad& load : platform.routes[source]) {
+      for (const SimgridLoad& load : of_source) {
         sg::Link*& link = links[load.link];
         if (link == nullptr) {
-          link = zone->create_link("link" + std::to_string(load.link),
-                                   platform.bytes_per_s[load.link] * units_)
-                     ->set_latency(0)
-                     ->seal();
+          link =
+              zone->create_link(platform.links[load.link].name,
+                                platform.links[load.link].bytes_per_s * units_)
+                  ->set_latency(0)
+                  ->seal();
         }
         route.insert(route.end(), static_cast<size_t>(load.times),
                      sg::LinkInRoute(link));
       }
-      bundles->AddRoute(host, route);
-      host_of_source_[source] = host;
+      routes_.push_back(zone_->LinksOf(route));
     }
     zone->seal();
   }
 
-  void FlowEnd(const sg::Activity& activity) {
-    const auto* comm = dynamic_cast<const sg::Comm*>(&activity);
-    if (comm == nullptr) return;
-    const auto transfer = static_cast<uint32_t>(
-        reinterpret_cast<uintptr_t>(comm->get_data<void>()));
+  uint32_t Start(sg::ActivityPtr activity, uint64_t code) {
+    if (free_.empty()) {
+      free_.push_back(static_cast<uint32_t>(running_.size()));
+      running_.emplace_back();
+    }
+    const uint32_t number = free_.back();
+    free_.pop_back();
+    sg::Activity* const started = activity.get();
+    running_[number] = {std::move(activity), code};
+    started->set_data(
+        reinterpret_cast<void*>(static_cast<uintptr_t>(number) + 1));
+    started->start();
+    return number;
+  }
+
+  void End(const sg::Activity& activity) {
+    const auto data = reinterpret_cast<uintptr_t>(activity.get_data<void>());
+    if (data == 0) return;
+    const auto number = static_cast<uint32_t>(data - 1);
     // 3.32 uses the activity after this callback: it lives until the next.
-    grave_ = std::move(flows_[transfer].comm);
-    calls_.on_flow_end(calls_.run, transfer, sg::Engine::get_clock());
+    grave_ = std::move(running_[number].activity);
+    free_.push_back(number);
+    calls_.on_end(calls_.run, running_[number].code, sg::Engine::get_clock());
   }
 
   static SimgridClock* self_;
 
   const SimgridCalls calls_;
   std::unique_ptr<sg::Engine> engine_;
-  sg::Host* sink_ = nullptr;
+  SourceZone* zone_ = nullptr;
+  double speed_ = 1;
   double units_ = 1;
-  std::vector<sg::Host*> host_of_source_;
-  std::vector<Flow> flows_;  // [transfer]
-  sg::CommPtr grave_;
+  std::vector<sg::Host*> hosts_;
+  std::vector<Links> routes_;        // [source]
+  std::vector<Links> delay_routes_;  // [host] that sends
+  std::vector<Running> running_;
+  std::vector<uint32_t> free_;
+  sg::ActivityPtr grave_;
+  std::vector<sg::ActivityPtr> cancelled_;
 };
 
 SimgridClock* SimgridClock::self_ = nullptr;
@@ -190,13 +221,28 @@ pipewright_simgrid() {
   static const pipewright::SimgridModule module = {
       .abi = pipewright::kSimgridModuleAbi,
       .open =
-          [](const SimgridCalls& calls, const SimgridPlatform* platform) {
+          [](const SimgridCalls& calls, const SimgridPlatform& platform) {
             return new SimgridClock(calls, platform);
           },
       .close = [](SimgridClock* clock) { delete clock; },
-      .start_flow =
-          [](SimgridClock* clock, int32_t source, double bytes,
-             uint32_t transfer) { clock->StartFlow(source, bytes, transfer); },
+      .start_exec =
+          [](SimgridClock* clock, int32_t host, double seconds, uint64_t code) {
+            return clock->StartExec(host, seconds, code);
+          },
+      .start_comm =
+          [](SimgridClock* clock, int32_t from, int32_t to, int32_t source,
+             double bytes, uint64_t code) {
+            return clock->StartComm(from, to, source, bytes, code);
+          },
+      .start_delay =
+          [](SimgridClock* clock, int32_t from, int32_t to, double seconds,
+             uint64_t code) {
+            return clock->StartDelay(from, to, seconds, code);
+          },
+      .cancel = [](SimgridClock* clock,
+                   uint32_t activity) { clock->Cancel(activity); },
+      .set_timer = [](SimgridClock* clock, double date_s,
+                      uint64_t code) { clock->SetTimer(date_s, code); },
       .run = [](SimgridClock* clock) { clock->Run(); },
   };
   return &module;

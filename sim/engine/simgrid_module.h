@@ -7,49 +7,63 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace pipewright {
 
 // To be raised with every change of this file.
-constexpr int32_t kSimgridModuleAbi = 2;
+constexpr int32_t kSimgridModuleAbi = 3;
 
 // What SimGrid's clock calls; `run` is handed back.
 struct SimgridCalls {
   void* run = nullptr;
-  // A flow of the platform below has ended.
-  void (*on_flow_end)(void* run, uint32_t transfer, double now_s) = nullptr;
-  // The program's own events: its timers, and flows that it shares links among.
-  // Asked when all of a date have been called, as SimGrid asks its own models.
-  // When the next one is, infinite for never; then to call those until now.
-  double (*next_event)(void* run, double now_s) = nullptr;
-  void (*call_events)(void* run, double now_s) = nullptr;
+  // What was started with `code` is over.
+  void (*on_end)(void* run, uint64_t code, double now_s) = nullptr;
+};
+
+struct SimgridLink {
+  std::string name;
+  double bytes_per_s = 0;  // latency is zero
 };
 
 struct SimgridLoad {
   int32_t link = 0;
-  int64_t times = 0;  // a flow crosses the link
+  int64_t times = 0;  // a Comm crosses the link
 };
 
-// For SimGrid's own network model. Links have latency zero.
 struct SimgridPlatform {
-  std::vector<double> bytes_per_s;               // [link]
-  std::vector<std::vector<SimgridLoad>> routes;  // [source]; empty: no flows
-  double largest_bytes = 0;                      // in a transfer
+  std::vector<std::string> hosts;
+  int32_t cores = 1;  // of each host: Execs that do not slow each other down
+  double speed = 1;   // of a core, flops a second
+  std::vector<SimgridLink> links;
+  std::vector<std::vector<SimgridLoad>> routes;  // [source]
+  double largest_bytes = 0;                      // in a Comm
 };
 
 struct SimgridClock;
 
+// Each `start` runs from now on, and returns a number for `cancel`.
 struct SimgridModule {
   int32_t abi;
-  // One in a process, ever. `platform` null: flows are the program's alone.
+  // One in a process, ever.
   SimgridClock* (*open)(const SimgridCalls& calls,
-                        const SimgridPlatform* platform);
+                        const SimgridPlatform& platform);
   void (*close)(SimgridClock* clock);
-  // From now on, of a source of the platform.
-  void (*start_flow)(SimgridClock* clock, int32_t source, double bytes,
-                     uint32_t transfer);
-  // Until there are no events and flows.
+  // An Exec, which alone takes `seconds`.
+  uint32_t (*start_exec)(SimgridClock* clock, int32_t host, double seconds,
+                         uint64_t code);
+  // A Comm of `bytes` over the route of a source.
+  uint32_t (*start_comm)(SimgridClock* clock, int32_t from, int32_t to,
+                         int32_t source, double bytes, uint64_t code);
+  // A Comm without bytes, which is latency alone and meets nothing.
+  uint32_t (*start_delay)(SimgridClock* clock, int32_t from, int32_t to,
+                          double seconds, uint64_t code);
+  // It does not end: on_end is not called.
+  void (*cancel)(SimgridClock* clock, uint32_t activity);
+  // No activity: on_end is called at this date.
+  void (*set_timer)(SimgridClock* clock, double date_s, uint64_t code);
+  // Until there are no activities and timers.
   void (*run)(SimgridClock* clock);
 };
 

@@ -45,7 +45,13 @@ std::vector<ReportFact> FactsOf(const Report& report) {
     facts.push_back({"pass times of profile", report.profile->name, "",
                      ReportFact::Kind::kProfile});
   }
-  if (!report.engine.empty()) add("engine", report.engine);
+  if (!report.engine.empty()) {
+    add("engine", report.engine,
+        report.activities
+            ? absl::StrCat(report.activities->execs, " Exec, ",
+                           report.activities->comms, " Comm of SimGrid")
+            : "");
+  }
   if (!report.network.empty()) add("network", report.network);
   return facts;
 }

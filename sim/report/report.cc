@@ -249,6 +249,10 @@ Json ReportTree(const Report& report) {
   Json out;
   out["schedule"] = report.schedule;
   out["engine"] = report.engine;
+  if (report.activities) {
+    out["activities"] = {{"exec", report.activities->execs},
+                         {"comm", report.activities->comms}};
+  }
   out["network"] = report.network;
   out["pp"] = report.pp;
   out["vpp"] = report.vpp;
@@ -345,6 +349,7 @@ Json ReportTree(const Report& report) {
 std::vector<std::string> ReportKeys() {
   return {"schedule",
           "engine",
+          "activities",
           "network",
           "pp",
           "vpp",

@@ -78,7 +78,13 @@ struct Report {
 
   std::string schedule;
   std::string engine;
-  std::string network;  // "hop 0.601 ms", "dgx-h100 (fluid)", "free"
+  // Activities of SimGrid that have run; absent with another engine.
+  struct Activities {
+    int64_t execs = 0;  // passes and what else a device does by itself
+    int64_t comms = 0;  // transfers, copies, collectives, work of hosts
+  };
+  std::optional<Activities> activities;
+  std::string network;  // "hop 0.601 ms", "dgx-h100 (simgrid)", "free"
   int pp = 1;
   int vpp = 1;
   int microbatches = 1;

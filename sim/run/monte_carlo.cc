@@ -42,8 +42,7 @@ absl::StatusOr<double> IterationOf(Shared* shared, int64_t draw) {
   PW_RETURN_IF_ERROR(TakeDraw(draw, &run, &shared->plan));
   PW_ASSIGN_OR_RETURN(const EngineInfo* engine, FindEngine(run.engine));
   PW_ASSIGN_OR_RETURN(const Program program, LowerRun(run, &shared->plan));
-  const EngineOptions options = {.native_flows =
-                                     run.config.network == "native"};
+  const EngineOptions options;
   // Without lengths a draw is noise alone, and has one schedule of its own.
   // Slow devices and links change times that draws of lengths share.
   absl::StatusOr<RunSummary> summary =
@@ -168,7 +167,7 @@ absl::StatusOr<MonteCarlo> RunMonteCarlo(std::vector<NamedConfig> strategies,
     std::vector<double> iterations_s(draws);
     Shared shared(*run);
     PW_RETURN_IF_ERROR(about(ParallelFor(
-        draws, run->engine == "fast" ? threads : 1, [&](int64_t draw) {
+        draws, run->engine == "simgrid" ? 1 : threads, [&](int64_t draw) {
           const absl::StatusOr<double> seconds = IterationOf(&shared, draw);
           if (!seconds.ok()) {
             return Prefix(absl::StrCat("draw ", draw), seconds.status());

@@ -1,13 +1,18 @@
 #include "sim/run/simulated_run.h"
 
 #include <cmath>
+#include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 #include "sim/base/status.h"
 #include "sim/config/copy_turns.h"
 #include "sim/config/offload_turns.h"
 #include "sim/cost/estimate_error.h"
 #include "sim/cost/profile_costs.h"
+#include "sim/engine/simgrid_engine.h"
 #include "sim/memory/activations.h"
 #include "sim/program/program.h"
 #include "sim/report/class_report.h"
@@ -15,12 +20,6 @@
 
 namespace pipewright {
 namespace {
-
-absl::StatusOr<const EngineInfo*> EngineOf(const PreparedRun& prepared,
-                                           const SimulateOptions& options) {
-  if (options.engine != nullptr) return options.engine;
-  return FindEngine(prepared.engine);
-}
 
 void FreeCopies(DpClass* own) {
   for (RankProgram& rank : own->ranks) {
@@ -82,6 +81,48 @@ double OpsOf(const Program& program) {
   return ops;
 }
 
+// Operations up to which engine simgrid is the default: some seconds.
+constexpr double kMostDefaultActivities = 100'000;
+
+struct EngineChoice {
+  const EngineInfo* engine = nullptr;
+  // Says why another one than engine simgrid has run; "": nothing to say.
+  std::string note;
+};
+
+absl::StatusOr<EngineChoice> ChooseEngine(const PreparedRun& prepared,
+                                          const Program& program,
+                                          const SimulateOptions& options) {
+  EngineChoice choice = {.engine = options.engine};
+  if (choice.engine != nullptr) return choice;
+  PW_ASSIGN_OR_RETURN(choice.engine, FindEngine(prepared.engine));
+  const double ops = OpsOf(program);
+  if (prepared.config.engine || choice.engine->run != &RunSimgrid ||
+      ops <= kMostDefaultActivities) {
+    return choice;
+  }
+  PW_ASSIGN_OR_RETURN(choice.engine, FindEngine("fluid"));
+  choice.note = absl::StrFormat(
+      "engine fluid: up to %.0f operations, and this run has %.0f, engine "
+      "simgrid is the default; --engine simgrid takes it",
+      kMostDefaultActivities, ops);
+  return choice;
+}
+
+// Where engine simgrid was not asked for and cannot do it, fluid does.
+absl::StatusOr<RunSummary> RunOn(EngineChoice* choice, bool was_given,
+                                 const Program& program,
+                                 const EngineOptions& options) {
+  absl::StatusOr<RunSummary> summary = choice->engine->run(program, options);
+  if (was_given ||
+      summary.status().code() != absl::StatusCode::kUnimplemented) {
+    return summary;
+  }
+  PW_ASSIGN_OR_RETURN(choice->engine, FindEngine("fluid"));
+  choice->note = std::string(summary.status().message());
+  return choice->engine->run(program, options);
+}
+
 // How much shorter the step is when copies take no time.
 absl::StatusOr<double> CostOfCopies(const Program& program,
                                     const EngineInfo& engine,
@@ -100,15 +141,14 @@ absl::StatusOr<double> CostOfCopies(const Program& program,
 absl::StatusOr<ProgramResult> SimulateProgram(const PreparedRun& prepared,
                                               const Program& program,
                                               const SimulateOptions& options) {
-  PW_ASSIGN_OR_RETURN(const EngineInfo* engine, EngineOf(prepared, options));
+  PW_ASSIGN_OR_RETURN(EngineChoice choice,
+                      ChooseEngine(prepared, program, options));
   if (options.admit) PW_RETURN_IF_ERROR(options.admit(prepared, program));
   ProgramResult result;
-  PW_ASSIGN_OR_RETURN(
-      result.summary,
-      engine->run(program,
-                  {.trace = options.trace,
-                   .progress = options.progress,
-                   .native_flows = prepared.config.network == "native"}));
+  const bool was_given = prepared.config.engine || options.engine != nullptr;
+  PW_ASSIGN_OR_RETURN(result.summary, RunOn(&choice, was_given, program,
+                                            {.trace = options.trace,
+                                             .progress = options.progress}));
   Report& report = result.report;
   const double held = prepared.costs.passes.held_until_weight;
   const std::vector<std::vector<double>> peaks = PeaksOf(prepared, program);
@@ -116,12 +156,20 @@ absl::StatusOr<ProgramResult> SimulateProgram(const PreparedRun& prepared,
   ReportClasses(program, result.summary, peaks, &report);
   report.collectives = ReportCollectives(program);
   report.held_until_weight = held;
-  report.engine = engine->name;
+  report.engine = choice.engine->name;
+  if (choice.engine->run == &RunSimgrid) {
+    report.activities = {result.summary.execs, result.summary.comms};
+  }
   if (options.interval) {
     PW_ASSIGN_OR_RETURN(report.interval,
                         PredictStepOf(prepared, program, report.iteration_s));
   }
   DescribeRun(prepared, &report);
+  if (!choice.note.empty()) {
+    report.network = absl::StrReplaceAll(
+        report.network, {{absl::StrCat("(", prepared.engine, ")"),
+                          absl::StrCat("(", report.engine, ")")}});
+  }
   if (report.offload && !HasCopies(program)) {
     report.offload->step_cost_s = 0;
   } else if (report.offload && OpsOf(program) > kMostRunTwice) {
@@ -129,13 +177,12 @@ absl::StatusOr<ProgramResult> SimulateProgram(const PreparedRun& prepared,
   } else if (report.offload) {
     PW_ASSIGN_OR_RETURN(
         report.offload->step_cost_s,
-        CostOfCopies(program, *engine,
-                     // Without progress: that of a run has ended.
-                     {.native_flows = prepared.config.network == "native"},
-                     report.iteration_s));
+        // Without progress: that of a run has ended.
+        CostOfCopies(program, *choice.engine, {}, report.iteration_s));
   }
   DescribeResults(prepared, &report);
   report.warnings = prepared.warnings;
+  if (!choice.note.empty()) report.warnings.push_back(choice.note);
   if (options.advise && report.memory && !report.memory->fits_device()) {
     report.memory->changes = options.advise(prepared);
   }
@@ -153,6 +200,7 @@ absl::StatusOr<SimulatedRun> Simulate(PreparedRun prepared,
   run.prepared = std::move(prepared);
   run.summary = std::move(result.summary);
   run.report = std::move(result.report);
+  run.prepared.warnings = run.report.warnings;
   return run;
 }
 

@@ -9,7 +9,7 @@
 
 #include "sim/base/check.h"
 #include "sim/engine/fast_engine.h"
-#include "sim/engine/simgrid_engine.h"
+#include "sim/engine/fluid_clock.h"
 #include "sim/memory/activations.h"
 #include "sim/program/lower.h"
 #include "sim/program/program.h"
@@ -171,12 +171,12 @@ Program Sharded(int replicas) {
   return LowerOrDie(schedule, options);
 }
 
-// CPU time is that of the child process: linear in the replicas.
+// Linear in the replicas.
 void BM_SimgridSharded(benchmark::State& state) {
   const Program program = Sharded(static_cast<int>(state.range(0)));
   RunSummary run;
   Headline(state, [&] {
-    run = RunSimgrid(program, {}).value();
+    run = RunOnFluidClock(program, {}).value();
     return static_cast<double>(run.flows + run.timers);
   });
   state.counters["flows"] = static_cast<double>(run.flows);
@@ -196,11 +196,11 @@ void BM_Simgrid4096(benchmark::State& state) {
   const EngineOptions options = {.time_lone_transfers = state.range(0) != 1};
   RunSummary run;
   Headline(state, [&] {
-    run = RunSimgrid(program, options).value();
+    run = RunOnFluidClock(program, options).value();
     return static_cast<double>(run.flows + run.timers);
   });
   rusage usage;
-  getrusage(RUSAGE_CHILDREN, &usage);
+  getrusage(RUSAGE_SELF, &usage);
   state.SetLabel(kLabels[state.range(0)]);
   state.counters["flows"] = static_cast<double>(run.flows);
   state.counters["child_peak_MB"] = static_cast<double>(usage.ru_maxrss) / 1024;

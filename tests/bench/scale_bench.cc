@@ -10,6 +10,7 @@
 #include "sim/base/check.h"
 #include "sim/base/file.h"
 #include "sim/config/prepare.h"
+#include "sim/engine/fluid_clock.h"
 #include "sim/engine/simgrid_engine.h"
 #include "sim/program/program.h"
 #include "tests/bench/headline.h"
@@ -23,7 +24,7 @@ struct ScaleCase {
   const char* mapping;
   const char* jitter;
   const char* hop_bytes;
-  bool native;
+  bool simgrid;
 };
 
 // tests/CMakeLists.txt (bench.once) names two of them by their index.
@@ -40,8 +41,8 @@ const ScaleCase kScaleCases[] = {
     {"16384, jitter", 1024, "dp-pp", "uniform:5%", "16MiB", false},
     {"4096, pipe-major", 256, "pp-dp", "none", "16MiB", false},
     {"4096, pipe-major, jitter", 256, "pp-dp", "uniform:5%", "16MiB", false},
-    {"4096, pipe-major, native", 256, "pp-dp", "none", "16MiB", true},
-    {"4096, native", 256, "dp-pp", "none", "16MiB", true},
+    {"1024, simgrid", 64, "dp-pp", "none", "16MiB", true},
+    {"256, simgrid", 16, "dp-pp", "none", "16MiB", true},
     {"1024, heavy, jitter", 64, "dp-pp", "uniform:5%", "100MB", false},
     {"4096, heavy, jitter", 256, "dp-pp", "uniform:5%", "100MB", false},
 };
@@ -71,11 +72,13 @@ void BM_W1(benchmark::State& state) {
   const Program program = ScaleProgram(each);
   RunSummary run;
   Headline(state, [&] {
-    run = RunSimgrid(program, {.native_flows = each.native}).value();
+    run =
+        (each.simgrid ? RunSimgrid(program, {}) : RunOnFluidClock(program, {}))
+            .value();
     return static_cast<double>(run.flows + run.timers);
   });
   rusage usage;
-  getrusage(RUSAGE_CHILDREN, &usage);
+  getrusage(each.simgrid ? RUSAGE_CHILDREN : RUSAGE_SELF, &usage);
   state.SetLabel(each.label);
   state.counters["flows"] = static_cast<double>(run.flows);
   state.counters["timers"] = static_cast<double>(run.timers);

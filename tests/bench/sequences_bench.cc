@@ -10,8 +10,8 @@
 #include "sim/config/prepare.h"
 #include "sim/config/prepare_draws.h"
 #include "sim/engine/fast_engine.h"
+#include "sim/engine/fluid_clock.h"
 #include "sim/engine/known_times.h"
-#include "sim/engine/simgrid_engine.h"
 #include "sim/model/lengths.h"
 #include "sim/model/packer.h"
 #include "sim/program/program.h"
@@ -127,7 +127,7 @@ void BM_OdcStep(benchmark::State& state, Packer packer) {
   PW_CHECK(program.ok());
   RunSummary run;
   Headline(state, [&] {
-    run = RunSimgrid(*program, {}).value();
+    run = RunOnFluidClock(*program, {}).value();
     return static_cast<double>(run.flows + run.timers);
   });
   state.counters["flows"] = static_cast<double>(run.flows);

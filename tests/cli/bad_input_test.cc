@@ -186,7 +186,7 @@ TEST_CASE("cli: impossible parameters are exit 2 and named", "[cli]") {
        {"--forward: costs.per_stage.forward: a list of 3"}},
       {Small({"--held-until-weight", "1.5"}), 2, {"from 0 to 1"}},
       {Small({"--held-until-weight", "nan"}), 2, {"held_until_weight"}},
-      {Small({"--network", "fluit"}), 2, {"did you mean 'fluid'?"}},
+      {Small({"--set", "network=fluit"}), 2, {"did you mean 'fluid'?"}},
       {Small({"--iterations", "0"}), 2, {"iterations: 0"}},
       {Small({"--data-parallel", "hsdp"}), 2, {"not available"}},
       {Small({"--waiting", "rendezvous"}), 2, {"does not block a rank"}},

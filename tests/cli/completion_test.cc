@@ -72,11 +72,11 @@ TEST_CASE("completion: bash offers verbs, flags and values", "[cli]") {
   CHECK(offered({"pipewright", "sim"}) == Words{"simulate"});
   CHECK(offered({"pipewright", "calibrate", "imp"}) == Words{"import"});
   CHECK(offered({"pipewright", "simulate", "--engine", ""}) ==
-        Words{"fast", "simgrid"});
-  CHECK(offered({"pipewright", "simulate", "--engine", "=", "f"}) ==
+        Words{"fast", "fluid", "simgrid"});
+  CHECK(offered({"pipewright", "simulate", "--engine", "=", "fa"}) ==
         Words{"fast"});
   CHECK(offered({"pipewright", "simulate", "--engine", "="}) ==
-        Words{"fast", "simgrid"});
+        Words{"fast", "fluid", "simgrid"});
   CHECK(offered({"pipewright", "simulate", "--microb"}) ==
         Words{"--microbatch-size", "--microbatches"});
   CHECK(offered({"pipewright", "list", "sch"}) == Words{"schedules"});

@@ -109,9 +109,9 @@ Strings RunOn(const std::string& shape, const Strings& more) {
 
 TEST_CASE("simulate: on every shape with simgrid", "[cli]") {
   for (const ShapeInfo* shape : AllShapes()) {
-    for (const char* network : {"fluid", "native"}) {
-      INFO(shape->name << " " << network);
-      Strings more = {"--engine", "simgrid", "--network", network};
+    for (const char* engine : {"fluid", "simgrid"}) {
+      INFO(shape->name << " " << engine);
+      Strings more = {"--engine", engine};
       if (shape->example_nodes > 1) {
         more.insert(more.end(),
                     {"--set", "system.devices_per_node=1", "--set",

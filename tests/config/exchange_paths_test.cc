@@ -27,12 +27,9 @@ std::string Run(const std::string& strategy, const std::string& system = "",
                       strategy, "}\n");
 }
 
-double StepSeconds(const std::string& run, const std::string& engine,
-                   const std::string& network = "") {
+double StepSeconds(const std::string& run, const std::string& engine) {
   RunContext context;
-  const std::string all =
-      absl::StrCat(run, "engine: ", engine, "\n",
-                   network.empty() ? "" : "network: " + network + "\n");
+  const std::string all = absl::StrCat(run, "engine: ", engine, "\n");
   const auto made = Simulate(ReadConfig(all, "test.yaml").value(), &context);
   INFO(all << made.status());
   REQUIRE(made.ok());
@@ -118,9 +115,8 @@ TEST_CASE("exchanges: engines agree over trunks and between sites",
       const double fast_s = StepSeconds(run, "fast");
       INFO(run);
       CHECK(fast_s > 1.02 * StepSeconds(Run(strategy), "fast"));
+      CHECK(StepSeconds(run, "fluid") == Approx(fast_s).epsilon(1e-9));
       CHECK(StepSeconds(run, "simgrid") == Approx(fast_s).epsilon(1e-9));
-      CHECK(StepSeconds(run, "simgrid", "native") ==
-            Approx(fast_s).epsilon(1e-9));
     }
     const std::string experts =
         Run("pp: 1, tp: 1, dp: 16, ep: 16, data_parallel: none", system,
@@ -130,7 +126,7 @@ TEST_CASE("exchanges: engines agree over trunks and between sites",
                                           "data_parallel: none",
                                           "", "qwen3-30b-a3b"),
                                       "fast"));
-    CHECK(StepSeconds(experts, "simgrid") == Approx(fast_s).epsilon(1e-9));
+    CHECK(StepSeconds(experts, "fluid") == Approx(fast_s).epsilon(1e-9));
   }
 }
 
@@ -155,13 +151,13 @@ TEST_CASE("exchanges: they load trunks, and meet hops there", "[config]") {
   CHECK(on_trunks == 4 * 4);
   // Alone on them they take what they are estimated to. Hops between leaves, of
   // which a trunk then is short, slow them.
-  CHECK(StepSeconds(run, "simgrid") ==
+  CHECK(StepSeconds(run, "fluid") ==
         Approx(StepSeconds(run, "fast")).epsilon(0.01));
   const std::string met =
       Run("pp: 2, tp: 16, dp: 1, mapping: [0, 16]",
           ", nodes: 4, shape: fat-tree, params: {nodes_per_leaf: 1, "
           "oversubscription: 8}");
-  CHECK(StepSeconds(met, "simgrid") > 1.0001 * StepSeconds(met, "fast"));
+  CHECK(StepSeconds(met, "fluid") > 1.0001 * StepSeconds(met, "fast"));
 }
 
 TEST_CASE("exchanges: all to all over a trunk takes what crosses it",
@@ -212,9 +208,8 @@ TEST_CASE("exchanges: a slow link lengthens those that cross it", "[config]") {
         absl::StrCat(plain, "slow: {links: [", links, "]}\n");
     const double fast_s = StepSeconds(run, "fast");
     INFO(links);
+    CHECK(StepSeconds(run, "fluid") == Approx(fast_s).epsilon(1e-9));
     CHECK(StepSeconds(run, "simgrid") == Approx(fast_s).epsilon(1e-9));
-    CHECK(StepSeconds(run, "simgrid", "native") ==
-          Approx(fast_s).epsilon(1e-9));
     return fast_s;
   };
   // Four microbatches; a card has 1.35 us.
@@ -327,8 +322,8 @@ TEST_CASE("exchanges: a slow device computes longer, its bytes stay",
     more_s = 4 * more_s + 0.5 * Prepared(plain).costs.passes.optimizer_s;
     CHECK(StepSeconds(slow, "fast") ==
           Approx(StepSeconds(plain, "fast") + more_s).epsilon(1e-9));
-    for (const char* network : {"fluid", "native"}) {
-      CHECK(StepSeconds(slow, "simgrid", network) ==
+    for (const char* engine : {"fluid", "simgrid"}) {
+      CHECK(StepSeconds(slow, engine) ==
             Approx(StepSeconds(slow, "fast")).epsilon(1e-9));
     }
   }

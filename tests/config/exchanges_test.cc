@@ -30,12 +30,9 @@ double Seconds(const std::vector<PassExchange>& exchanges) {
   return seconds;
 }
 
-double StepSeconds(const std::string& run, const std::string& engine,
-                   const std::string& network = "") {
+double StepSeconds(const std::string& run, const std::string& engine) {
   RunContext context;
-  const std::string all =
-      absl::StrCat(run, "engine: ", engine, "\n",
-                   network.empty() ? "" : "network: " + network + "\n");
+  const std::string all = absl::StrCat(run, "engine: ", engine, "\n");
   const auto made = Simulate(ReadConfig(all, "test.yaml").value(), &context);
   INFO(all << made.status());
   REQUIRE(made.ok());
@@ -174,9 +171,8 @@ TEST_CASE("exchanges: engines agree where nothing meets", "[config]") {
         Run("pp: 1, tp: 2, dp: 4, ep: 4, data_parallel: none", "",
             "mixtral-8x7b")}) {
     const double fast_s = StepSeconds(run, "fast");
+    CHECK(StepSeconds(run, "fluid") == Approx(fast_s).epsilon(1e-9));
     CHECK(StepSeconds(run, "simgrid") == Approx(fast_s).epsilon(1e-9));
-    CHECK(StepSeconds(run, "simgrid", "native") ==
-          Approx(fast_s).epsilon(1e-9));
   }
 }
 
@@ -190,9 +186,8 @@ TEST_CASE("exchanges: what goes once to a node is as long alone", "[config]") {
         "dp: 16, ep: 16, data_parallel: none, dispatch: ",
         dispatch, "}\n");
     const double fast_s = StepSeconds(run, "fast");
+    CHECK(StepSeconds(run, "fluid") == Approx(fast_s).epsilon(0.01));
     CHECK(StepSeconds(run, "simgrid") == Approx(fast_s).epsilon(0.01));
-    CHECK(StepSeconds(run, "simgrid", "native") ==
-          Approx(fast_s).epsilon(0.01));
   }
 }
 
@@ -203,15 +198,14 @@ TEST_CASE("exchanges: groups over nodes meet hops and gradients", "[config]") {
     const std::string run = Run(strategy, system);
     INFO(run);
     const double fast_s = StepSeconds(run, "fast");
-    const double shared_s = StepSeconds(run, "simgrid");
+    const double shared_s = StepSeconds(run, "fluid");
     CHECK(shared_s > 1.001 * fast_s);
-    CHECK(StepSeconds(run, "simgrid", "native") ==
-          Approx(shared_s).epsilon(1e-6));
+    CHECK(StepSeconds(run, "simgrid") == Approx(shared_s).epsilon(1e-6));
   }
   // Two groups on all cards: the estimate leaves either its half of them, and
   // hops stay inside the nodes.
   const std::string halves = Run("pp: 2, tp: 8, mapping: pp-tp-dp", system);
-  CHECK(StepSeconds(halves, "simgrid") ==
+  CHECK(StepSeconds(halves, "fluid") ==
         Approx(StepSeconds(halves, "fast")).epsilon(1e-6));
 }
 

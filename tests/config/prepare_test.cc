@@ -237,13 +237,13 @@ TEST_CASE("prepare: fields lie on top of a system's own numbers", "[config]") {
   const std::vector<LinkId> links = run.network.links.cluster->Route(0, 1);
   CHECK(run.network.links.cluster->BandwidthOf(links) == 1e9);
   CHECK(run.network.links.cluster->LatencyOf(links) == 0);
-  CHECK(run.network.name == "dgx-h100, 1 node (fluid)");
+  CHECK(run.network.name == "dgx-h100, 1 node (simgrid)");
   CHECK(Prepared("schedule: {name: 1f1b}\n"
                  "system: {preset: dgx-h100}\n"
                  "strategy: {pp: 2, microbatches: 8}\n"
                  "costs: {hop_bytes: 1KB}\n"
-                 "network: native\n")
-            .network.name == "dgx-h100, 1 node (native)");
+                 "engine: fluid\n")
+            .network.name == "dgx-h100, 1 node (fluid)");
 }
 
 TEST_CASE("prepare: a file of slices says what they are taken to cost",

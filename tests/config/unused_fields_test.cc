@@ -107,7 +107,7 @@ Outcome OutcomeOf(const std::string& config, const std::string& edit) {
     }
   }
   // As `engine`, it says who has computed the numbers.
-  for (const char* model : {"fluid", "native"}) {
+  for (const char* model : {"fluid", "simgrid"}) {
     if (absl::StrContains(network, model)) outcome.report += model;
   }
   return outcome;

@@ -2,9 +2,12 @@
 // on a shared link can be written down.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "sim/engine/fast_engine.h"
+#include "sim/engine/fluid_clock.h"
 #include "sim/engine/simgrid_engine.h"
 #include "sim/topology/mapping.h"
 #include "sim/topology/registry.h"
@@ -32,10 +35,34 @@ Network Fabric(const ShapeParams& params, std::vector<int> devices, int pp,
                    std::move(devices), pp, dp);
 }
 
-RunSummary Simgrid(const Program& program, TraceSink* trace = nullptr) {
-  const auto summary = RunSimgrid(program, {.trace = trace});
+// Each engine that shares links tells the same.
+RunSummary Sharing(const Program& program, FullTrace* trace = nullptr) {
+  FullTrace own;
+  if (trace == nullptr) trace = &own;
+  FullTrace activities;
+  const auto simgrid = RunSimgrid(program, {.trace = &activities});
+  INFO(simgrid.status());
+  REQUIRE(simgrid.ok());
+  const auto summary = RunOnFluidClock(program, {.trace = trace});
   INFO(summary.status());
   REQUIRE(summary.ok());
+  const auto sorted = [](std::vector<TraceOp> ops) {
+    std::sort(ops.begin(), ops.end(), [](const TraceOp& a, const TraceOp& b) {
+      const auto key = [](const TraceOp& op) {
+        return std::tuple(op.kind, op.replica, op.rank, op.iteration,
+                          op.side_op, op.channel, op.pass.key(), op.start_s);
+      };
+      return key(a) < key(b);
+    });
+    return ops;
+  };
+  const std::vector<TraceOp> ours = sorted(trace->ops());
+  const std::vector<TraceOp> theirs = sorted(activities.ops());
+  REQUIRE(ours.size() == theirs.size());
+  for (size_t op = 0; op < ours.size(); ++op) {
+    CHECK(theirs[op].start_s == Is(ours[op].start_s));
+    CHECK(theirs[op].end_s == Is(ours[op].end_s));
+  }
   return *summary;
 }
 RunSummary Fast(const Program& program, TraceSink* trace = nullptr) {
@@ -82,7 +109,7 @@ TEST_CASE("contention: two pipelines across one NIC", "[engine]") {
     const RunSummary alone = Fast(Lowered(schedule, options));
 
     const RunSummary fast = Fast(program);
-    const RunSummary shared = Simgrid(program);
+    const RunSummary shared = Sharing(program);
     INFO(name);
     CHECK(fast.iteration_end_s == alone.iteration_end_s);
     CHECK(shared.flows == 2 * 2 * 2 * 4);
@@ -117,7 +144,7 @@ TEST_CASE("contention: a pipeline comes late to a NIC in use", "[engine]") {
   options.iterations = 1;
   options.network = Fabric(SmallFabric(2, 3, 1), {0, 3, 4, 1, 2, 5}, 3, 2);
   FullTrace trace;
-  Simgrid(Lowered(schedule, options), &trace);
+  Sharing(Lowered(schedule, options), &trace);
   std::vector<TraceOp> sends = Told(trace, OpKind::kSend);
   const auto end_of = [&](int replica, int rank) {
     for (const TraceOp& op : sends) {
@@ -149,7 +176,7 @@ TEST_CASE("contention: a channel that overlaps itself", "[engine]") {
   options.iterations = 1;
   options.network = Fabric(SmallFabric(2, 1, 1), {0, 1}, 2, 1);
   FullTrace trace;
-  const RunSummary summary = Simgrid(Lowered(schedule, options), &trace);
+  const RunSummary summary = Sharing(Lowered(schedule, options), &trace);
   CHECK(summary.flows == 0);  // a queue
   std::vector<TraceOp> sends = Told(trace, OpKind::kSend);
   // From 1.5, 2.5, 3.5, 4.5 on. Bytes left of the first: 32 after a second
@@ -180,7 +207,7 @@ TEST_CASE("contention: copies on one PCIe switch", "[engine]") {
     options.replicas = 4;
     options.network = Fabric(params, {0, 1, 2, 3}, 1, 4);
     FullTrace trace;
-    const RunSummary summary = Simgrid(Lowered(schedule, options), &trace);
+    const RunSummary summary = Sharing(Lowered(schedule, options), &trace);
     INFO(sharing << " devices a switch");
     CHECK(summary.flows == 0);  // one link each way: a queue
     const double copy_s = 0.125 + sharing * 16 / 8.0;
@@ -228,7 +255,7 @@ TEST_CASE("contention: max-min over two links", "[engine]") {
     }
     REQUIRE(VerifyProgram(program) == absl::OkStatus());
     FullTrace trace;
-    const RunSummary summary = Simgrid(program, &trace);
+    const RunSummary summary = Sharing(program, &trace);
     CHECK(summary.flows == 4);
     const std::vector<TraceOp> pulls = Told(trace, OpKind::kPull);
     REQUIRE(pulls.size() == 4);
@@ -267,7 +294,7 @@ RunSummary Reduce(int replicas, int rings, double bytes, bool simgrid,
               .group = rank});
   }
   REQUIRE(VerifyProgram(program) == absl::OkStatus());
-  return simgrid ? Simgrid(program) : Fast(program);
+  return simgrid ? Sharing(program) : Fast(program);
 }
 
 TEST_CASE("contention: a ring alone takes what rings take", "[engine]") {
@@ -317,7 +344,7 @@ TEST_CASE("contention: a ring and a gradient share NICs", "[engine]") {
   options.iterations = 1;
   options.network = Fabric(SmallFabric(3, 2, 1), {0, 3, 2, 5, 4, 1}, 2, 3);
   FullTrace trace;
-  Simgrid(Lowered(schedule, options), &trace);
+  Sharing(Lowered(schedule, options), &trace);
   // Activations leave at 1 and 2 and share their NIC from 2.5 to 4.5. So rank
   // 1 runs F0 from 4.5 on and is done with BW1 at 10.5. Its gradient is on
   // the NIC from 11 on, alone (24 B) until the ring's four latencies are over

@@ -193,8 +193,8 @@ struct Computing : Ground {
         exchange_sources(program, true, &sources),
         exchanges(program, exchange_sources, sources, &calls.timers),
         iterations(program, false, false, &record, &calls.timers),
-        compute(program, run_ahead, &channels, &transfers, &streams, &exchanges,
-                &iterations, &record, &calls.timers) {}
+        compute(program, {.run_ahead = run_ahead}, &channels, &transfers,
+                &streams, &exchanges, &iterations, &record, &calls.timers) {}
 
   SideStreams streams;
   ExchangeSources exchange_sources;
@@ -214,7 +214,7 @@ TEST_CASE("compute streams: a pass starts when its input is there",
   CHECK(run.calls.set[0].date_s == 1);
   CHECK(run.compute[0].busy);
   CHECK_FALSE(run.compute[1].busy);
-  run.compute.EndBlock(0);
+  run.compute.EndBlock(0, run.compute[0].clock_s);
   run.compute.ContinueAll();
   REQUIRE(run.calls.set.size() == 3);
   CHECK(run.calls.set[1].date_s == 2);  // F1 of rank 0
@@ -232,7 +232,8 @@ TEST_CASE("compute streams: what runs ahead of the clock needs fewer timers",
     for (size_t next = 0; next < run.calls.set.size(); ++next) {
       if (run.calls.stopped) break;
       REQUIRE(run.calls.set[next].kind() == EventKind::kComputeEnd);
-      run.compute.EndBlock(static_cast<int>(run.calls.set[next].index()));
+      const auto device = static_cast<int>(run.calls.set[next].index());
+      run.compute.EndBlock(device, run.compute[device].clock_s);
       run.compute.ContinueAll();
     }
     REQUIRE(run.calls.stopped);
@@ -273,7 +274,7 @@ TEST_CASE("compute streams: transfers that hold a rank delay its next pass",
   REQUIRE(run.compute.held() != nullptr);
   CHECK(run.compute.held()->Holds(1));
   REQUIRE(run.calls.set.size() == 1);
-  run.compute.EndBlock(0);
+  run.compute.EndBlock(0, run.compute[0].clock_s);
   REQUIRE(run.calls.set.size() == 2);
   CHECK(run.calls.set[1].kind() == EventKind::kTransferEnd);
   CHECK(run.calls.set[1].date_s == 1.25);

@@ -11,6 +11,7 @@
 #include "sim/cost/device.h"
 #include "sim/cost/exchange.h"
 #include "sim/engine/fast_engine.h"
+#include "sim/engine/fluid_clock.h"
 #include "sim/engine/simgrid_engine.h"
 #include "sim/program/dp_classes.h"
 #include "sim/program/lane_exchanges.h"
@@ -73,9 +74,9 @@ PassExchange OverCards(double seconds, int members, double latency_s = 0) {
           .bytes = (seconds - latency_s) * kCard};
 }
 
-double Seconds(const Program& program, bool native = false) {
+double Seconds(const Program& program, bool on_simgrid = false) {
   const absl::StatusOr<RunSummary> run =
-      RunSimgrid(program, {.native_flows = native});
+      on_simgrid ? RunSimgrid(program, {}) : RunOnFluidClock(program, {});
   INFO(run.status());
   REQUIRE(run.ok());
   return run->iteration_s();
@@ -100,13 +101,15 @@ TEST_CASE("exchanges: alone a pass takes what it takes", "[engine]") {
       options.costs.microbatch_factor = {1.25};
       const Program program = Lowered(schedule, options);
       const double fast_s = FastSeconds(program);
-      for (const bool native : {false, true}) {
-        CHECK(Seconds(program, native) == Approx(fast_s).epsilon(1e-11));
+      for (const bool on_simgrid : {false, true}) {
+        CHECK(Seconds(program, on_simgrid) == Approx(fast_s).epsilon(1e-11));
       }
       // It has been run in pieces.
       options.costs.exchanges.clear();
-      const int64_t plain = RunSimgrid(Lowered(schedule, options), {})->timers;
-      CHECK(RunSimgrid(program, {})->timers >= plain + 4 * std::min(layers, 8));
+      const int64_t plain =
+          RunOnFluidClock(Lowered(schedule, options), {})->timers;
+      CHECK(RunOnFluidClock(program, {})->timers >=
+            plain + 4 * std::min(layers, 8));
     }
   }
 }
@@ -120,9 +123,9 @@ TEST_CASE("exchanges: links that one rank has alone cost no events",
       Options(*schedule, Placed(Fabric(2, 4, 4), "dp-pp", 2, 1, 4), 7,
               OverCards(3, 4), 5);
   const absl::StatusOr<RunSummary> run =
-      RunSimgrid(Lowered(schedule, options), {});
+      RunOnFluidClock(Lowered(schedule, options), {});
   options.costs.exchanges.clear();
-  CHECK(run->timers == RunSimgrid(Lowered(schedule, options), {})->timers);
+  CHECK(run->timers == RunOnFluidClock(Lowered(schedule, options), {})->timers);
 }
 
 // Two replicas, one device of each on every node, one card a node.
@@ -286,7 +289,7 @@ PassExchange Estimated(const AllToAll& of) {
 
 // Passes of `layers` layers, each computation and one exchange. `bytes`: what
 // is wrong with the traffic, as a factor.
-double AsTraffic(const AllToAll& of, bool native, double bytes) {
+double AsTraffic(const AllToAll& of, bool on_simgrid, double bytes) {
   const auto schedule = Parsed("pp 1 vpp 1 microbatches 1\n0: F0 BW0");
   std::vector<int> devices;
   for (int group = 0; group < of.groups; ++group) {
@@ -310,8 +313,8 @@ double AsTraffic(const AllToAll& of, bool native, double bytes) {
   for (int replica = of.members(); replica < replicas; ++replica) {
     class_of[replica] = 1;
   }
-  if (of.groups == 1) return Seconds(classes[0], native);
-  return Seconds(JoinClasses(std::move(classes), class_of).value(), native);
+  if (of.groups == 1) return Seconds(classes[0], on_simgrid);
+  return Seconds(JoinClasses(std::move(classes), class_of).value(), on_simgrid);
 }
 
 // Every message from one member to another is a flow of its own; a member goes
@@ -403,10 +406,10 @@ TEST_CASE("exchanges: a slow device sends no more bytes", "[engine]") {
   ScaleDevices({1, 3}, {}, &program);
   // Three seconds of computation, one of the exchange, twice.
   CHECK(FastSeconds(program) == Approx(8));
-  for (const bool native : {false, true}) {
+  for (const bool on_simgrid : {false, true}) {
     // The other one computes from 0 to 1 and 2 to 3, and sends behind it: they
     // meet from 3 to 5, each at half the pace.
-    CHECK(Seconds(program, native) == Approx(9).epsilon(1e-9));
+    CHECK(Seconds(program, on_simgrid) == Approx(9).epsilon(1e-9));
   }
 }
 

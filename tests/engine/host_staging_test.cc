@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "sim/engine/fast_engine.h"
+#include "sim/engine/fluid_clock.h"
 #include "sim/engine/simgrid_engine.h"
 #include "sim/topology/registry.h"
 #include "sim/topology/system.h"
@@ -58,10 +59,9 @@ Program Copies(const std::string& staging, bool to_host, bool message) {
 std::vector<double> Ends(const Program& program, const std::string& engine) {
   FullTrace trace;
   const absl::StatusOr<RunSummary> ran =
-      engine == "fast"
-          ? RunFast(program, {.trace = &trace})
-          : RunSimgrid(program,
-                       {.trace = &trace, .native_flows = engine == "native"});
+      engine == "fast"    ? RunFast(program, {.trace = &trace})
+      : engine == "fluid" ? RunOnFluidClock(program, {.trace = &trace})
+                          : RunSimgrid(program, {.trace = &trace});
   INFO(ran.status());
   REQUIRE(ran.ok());
   std::vector<double> ends(2, -1);
@@ -112,7 +112,7 @@ TEST_CASE("host staging: two copies and a message have a third each",
   // A message of the switch crosses it up to the host and down to the NIC.
   for (const bool to_host : {true, false}) {
     INFO("to the host " << to_host);
-    for (const std::string engine : {"simgrid", "native"}) {
+    for (const std::string engine : {"fluid", "simgrid"}) {
       INFO(engine);
       // Nobody else: half each, 15.75 GB/s.
       CheckEnds(Ends(Copies("host", to_host, false), engine),

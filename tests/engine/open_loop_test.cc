@@ -10,6 +10,7 @@
 #include <random>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "sim/base/load_module.h"
 #include "sim/engine/fluid_links.h"
 #include "sim/engine/simgrid_child.h"
@@ -163,7 +164,6 @@ struct NativeRun {
   const OpenLoop& given;
   const SimgridModule& module;
   SimgridClock* clock = nullptr;
-  size_t next = 0;
   std::vector<double> ends_s;
 };
 
@@ -182,7 +182,11 @@ std::vector<double> NativeEnds(const OpenLoop& given) {
       RunInChild(nullptr, [&](TraceSink*) -> absl::StatusOr<RunSummary> {
         NativeRun own = {.given = given, .module = module};
         own.ends_s.assign(given.flows.size(), kOpenNever);
-        SimgridPlatform platform = {.bytes_per_s = given.bytes_per_s};
+        SimgridPlatform platform = {.hosts = {"host"}};
+        for (const double rate : given.bytes_per_s) {
+          platform.links.push_back(
+              {absl::StrCat("link", platform.links.size()), rate});
+        }
         for (const OpenFlow& flow : given.flows) {
           platform.largest_bytes = std::max(platform.largest_bytes, flow.bytes);
           std::vector<SimgridLoad>& route = platform.routes.emplace_back();
@@ -192,26 +196,21 @@ std::vector<double> NativeEnds(const OpenLoop& given) {
         }
         SimgridCalls calls;
         calls.run = &own;
-        calls.on_flow_end = [](void* self, uint32_t flow, double now_s) {
-          static_cast<NativeRun*>(self)->ends_s[flow] = now_s;
-        };
-        calls.next_event = [](void* self, double) {
-          const auto* me = static_cast<NativeRun*>(self);
-          return me->next < me->given.flows.size()
-                     ? me->given.flows[me->next].start_s
-                     : kOpenNever;
-        };
-        calls.call_events = [](void* self, double now_s) {
+        // A date of a flow's start, or its end.
+        calls.on_end = [](void* self, uint64_t code, double now_s) {
           auto* me = static_cast<NativeRun*>(self);
-          const std::vector<OpenFlow>& flows = me->given.flows;
-          for (; me->next < flows.size() && flows[me->next].start_s <= now_s;
-               ++me->next) {
-            me->module.start_flow(me->clock, static_cast<int32_t>(me->next),
-                                  flows[me->next].bytes,
-                                  static_cast<uint32_t>(me->next));
+          const uint64_t flow = code / 2;
+          if (code % 2 == 1) {
+            me->ends_s[flow] = now_s;
+            return;
           }
+          me->module.start_comm(me->clock, 0, 0, static_cast<int32_t>(flow),
+                                me->given.flows[flow].bytes, code + 1);
         };
-        own.clock = module.open(calls, &platform);
+        own.clock = module.open(calls, platform);
+        for (size_t flow = 0; flow < given.flows.size(); ++flow) {
+          module.set_timer(own.clock, given.flows[flow].start_s, 2 * flow);
+        }
         module.run(own.clock);
         RunSummary summary;
         summary.iteration_end_s = own.ends_s;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "sim/engine/fast_engine.h"
+#include "sim/engine/fluid_clock.h"
 #include "sim/engine/simgrid_engine.h"
 #include "sim/topology/registry.h"
 #include "tests/support/lowering.h"
@@ -23,7 +24,7 @@ constexpr double kSame = 1e-9;  // relative (docs/architecture.md, Tests)
 struct Times {
   double fast_s = 0;
   double fluid_s = 0;
-  double native_s = 0;
+  double simgrid_s = 0;
 };
 
 // Every third device, so that ranks and replicas are on all kinds of ways.
@@ -55,14 +56,14 @@ Times Run(std::shared_ptr<const Cluster> cluster, std::vector<int> devices,
     REQUIRE(summary.ok());
     return summary->iteration_end_s.back();
   };
-  return {end(RunFast(program, {})), end(RunSimgrid(program, {})),
-          end(RunSimgrid(program, {.native_flows = true}))};
+  return {end(RunFast(program, {})), end(RunOnFluidClock(program, {})),
+          end(RunSimgrid(program, {}))};
 }
 
 void CheckSame(const Times& one, const Times& other, double factor) {
   CHECK(one.fast_s == Approx(factor * other.fast_s).epsilon(kSame));
   CHECK(one.fluid_s == Approx(factor * other.fluid_s).epsilon(kSame));
-  CHECK(one.native_s == Approx(factor * other.native_s).epsilon(kSame));
+  CHECK(one.simgrid_s == Approx(factor * other.simgrid_s).epsilon(kSame));
 }
 
 // The same cluster whose device `d` is what was device `old_of[d]`.
@@ -102,7 +103,7 @@ TEST_CASE("engine: on every shape, relabelled and twice as fast", "[engine]") {
     const std::vector<int> devices = Spread(cluster->num_devices());
     const Times times = Run(cluster, devices, 1);
     CHECK(times.fluid_s >= times.fast_s * (1 - kSame));
-    CHECK(times.native_s == Approx(times.fluid_s).epsilon(1e-6));
+    CHECK(times.simgrid_s == Approx(times.fluid_s).epsilon(1e-6));
 
     const auto twice = std::make_shared<const Cluster>(
         BuildCluster(testing::TimesAsFast(params, 2)).value());

@@ -9,8 +9,10 @@
 #include <tuple>
 
 #include "sim/engine/fast_engine.h"
+#include "sim/engine/fluid_clock.h"
 #include "sim/program/lower.h"
 #include "sim/schedule/registry.h"
+#include "sim/trace/trace.h"
 #include "tests/support/queue_transport.h"
 #include "tests/support/random_program.h"
 
@@ -60,6 +62,7 @@ TEST_CASE("engine: simgrid equals fast without contention", "[engine]") {
       continue;
     }
     CHECK(simgrid->flows == 0);
+    CHECK(simgrid->execs > 0);
     CheckNear(*simgrid, *fast);
     ++compared;
   }
@@ -94,29 +97,88 @@ TEST_CASE("engine: simgrid shares links as progressive filling does",
     if (!made.ok() || made->program.network.cluster == nullptr) continue;
     INFO(made->about);
     const absl::StatusOr<RunSummary> queue = RunOnQueue(made->program);
-    const absl::StatusOr<RunSummary> simgrid = RunSimgrid(made->program, {});
-    INFO(simgrid.status());
-    REQUIRE(queue.ok() == simgrid.ok());
+    const absl::StatusOr<RunSummary> fluid = RunOnFluidClock(made->program, {});
+    INFO(fluid.status());
+    REQUIRE(queue.ok() == fluid.ok());
     if (!queue.ok()) continue;
-    CheckNear(*simgrid, *queue);
+    CheckNear(*fluid, *queue);
     const absl::StatusOr<RunSummary> flows =
-        RunSimgrid(made->program, {.time_lone_transfers = false});
+        RunOnFluidClock(made->program, {.time_lone_transfers = false});
     REQUIRE(flows.ok());
     CheckNear(*flows, *queue);
-    const absl::StatusOr<RunSummary> native = RunSimgrid(
-        made->program, {.time_lone_transfers = false, .native_flows = true});
-    REQUIRE(native.ok());
-    CheckNear(*native, *queue);
+    const absl::StatusOr<RunSummary> simgrid = RunSimgrid(made->program, {});
+    INFO(simgrid.status());
+    REQUIRE(simgrid.ok());
+    CheckNear(*simgrid, *queue);
     // Which transfers of the iteration behind the last one still begin is a
     // matter of rounding where ranks end together.
     CHECK(std::abs(flows->flows - queue->flows) <=
           static_cast<int64_t>(0.02 * static_cast<double>(queue->flows)));
-    CHECK(simgrid->flows <= flows->flows);
+    CHECK(fluid->flows <= flows->flows);
     ++compared;
-    shared += simgrid->flows > 0 ? 1 : 0;
+    shared += fluid->flows > 0 ? 1 : 0;
   }
   CHECK(compared > 80);
   CHECK(shared > 30);
+}
+
+struct Activities {
+  double execs = 0;
+  double comms = 0;
+};
+
+// What the operations of a run are to SimGrid: an overlapped pair is one Exec,
+// and all members of a collective have one Comm.
+Activities ActivitiesOf(const Program& program, const FullTrace& trace) {
+  Activities all;
+  for (const TraceOp& op : trace.ops()) {
+    const DpClass& own = program.OfReplica(op.replica);
+    const auto sends = [&](int32_t channel) {
+      const Channel& over = own.channels[channel];
+      all.comms += over.from_rank != over.to_rank ? 1 : 0;
+    };
+    if (op.kind == OpKind::kPass) {
+      all.execs += op.joint ? 0.5 : 1;
+      const int32_t output = own.ranks[op.rank].lanes[op.pass.lane()].output;
+      if (output >= 0) sends(output);
+    }
+    if (op.kind == OpKind::kOffload || op.kind == OpKind::kLoad) ++all.comms;
+    if (op.side_op < 0) continue;
+    const SideOp& side_op = own.ranks[op.rank].side_ops[op.side_op];
+    for (const int32_t output : side_op.outputs) sends(output);
+    if (IsCollective(op.kind)) {
+      const Group& group = program.groups[side_op.group];
+      all.comms += 1.0 / (static_cast<double>(group.ranks.size()) *
+                          group.ReplicasOf(program.replicas));
+    } else if (IsOneSided(op.kind) || UsesHost(op.kind)) {
+      ++all.comms;
+    } else {
+      all.execs += op.kind == OpKind::kWait ? 0 : 1;
+    }
+  }
+  return all;
+}
+
+TEST_CASE("engine: SimGrid runs an activity for each operation", "[engine]") {
+  int compared = 0;
+  int moved = 0;
+  for (uint32_t seed = 1; seed <= 600; ++seed) {
+    absl::StatusOr<RandomProgram> made = MakeRandomProgram(seed, {});
+    // Of several iterations, part of one more has run.
+    if (!made.ok() || made->program.iterations > 1) continue;
+    INFO(made->about);
+    FullTrace trace;
+    if (!RunOnQueue(made->program, &trace).ok()) continue;
+    const Activities expected = ActivitiesOf(made->program, trace);
+    const absl::StatusOr<RunSummary> simgrid = RunSimgrid(made->program, {});
+    REQUIRE(simgrid.ok());
+    CHECK(static_cast<double>(simgrid->execs) == Approx(expected.execs));
+    CHECK(static_cast<double>(simgrid->comms) == Approx(expected.comms));
+    ++compared;
+    moved += simgrid->comms > 0 ? 1 : 0;
+  }
+  CHECK(compared > 80);
+  CHECK(moved > 60);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 
 #include "sim/engine/event_run.h"
 #include "sim/engine/fast_engine.h"
+#include "sim/engine/fluid_clock.h"
 #include "sim/engine/simgrid_engine.h"
 #include "sim/topology/mapping.h"
 #include "sim/trace/trace.h"
@@ -263,11 +264,11 @@ TEST_CASE("collectives: engines run every algorithm, and the fastest is it",
                          GroupMembers(program, program.groups[0], 0));
       const auto fast = RunFast(program, {});
       REQUIRE(fast.ok());
-      for (const bool native : {false, true}) {
-        const auto simgrid = RunSimgrid(program, {.native_flows = native});
-        INFO(simgrid.status());
-        REQUIRE(simgrid.ok());
-        CHECK(simgrid->iteration_s() ==
+      for (const auto run : {&RunOnFluidClock, &RunSimgrid}) {
+        const auto shared = run(program, {});
+        INFO(shared.status());
+        REQUIRE(shared.ok());
+        CHECK(shared->iteration_s() ==
               Approx(fast->iteration_s()).epsilon(1e-9));
       }
       if (algorithm == CollectiveAlgorithm::kFastest) {
@@ -330,11 +331,11 @@ TEST_CASE("collectives: two groups that meet are near their steps",
       options.network.collectives = algorithm;
       Program program = Lowered(schedule, options);
       for (Channel& channel : program.channels) channel.bytes = 0;
-      for (const bool native : {false, true}) {
-        INFO(trees << " " << nodes << " nodes, native " << native);
+      for (const auto engine : {&RunOnFluidClock, &RunSimgrid}) {
+        INFO(trees << " " << nodes << " nodes, simgrid "
+                   << (engine == &RunSimgrid));
         FullTrace trace;
-        const auto run =
-            RunSimgrid(program, {.trace = &trace, .native_flows = native});
+        const auto run = engine(program, {.trace = &trace});
         INFO(run.status());
         REQUIRE(run.ok());
         std::vector<double> start_s(2, 1e9);  // [rank]

@@ -93,10 +93,10 @@ schedules() {
 systems() {
   local name
   for name in $(names systems); do
-    for network in fluid native; do
-      record "systems/$name.$network" "$program" simulate --schedule 1f1b \
+    for engine in fluid simgrid; do
+      record "systems/$name.$engine" "$program" simulate --schedule 1f1b \
         --model llama3-8b --system "$name" --nodes 8 --pp 4 --tp 4 --dp 4 \
-        --microbatches 8 --analytic --network "$network" --json
+        --microbatches 8 --analytic --engine "$engine" --json
     done
     record "systems/$name.fsdp" "$program" simulate --schedule zb-h1 --model \
       llama3-8b --system "$name" --nodes 8 --pp 4 --tp 4 --dp 4 --data-parallel fsdp \

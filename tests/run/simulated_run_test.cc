@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -51,6 +52,58 @@ SimulatedRun Simulated(const RunConfig& config,
   INFO(run.status());
   REQUIRE(run.ok());
   return *std::move(run);
+}
+
+TEST_CASE("run: engine simgrid is the default of small runs", "[run]") {
+  RunConfig config = Times();
+  config.engine.reset();
+  config.iterations = 1;
+  const SimulatedRun small = Simulated(config);
+  CHECK(small.report.engine == "simgrid");
+  REQUIRE(small.report.activities.has_value());
+  // F and BW of 8 microbatches on 4 ranks, and 3 hops each way.
+  CHECK(small.report.activities->execs == 2 * 8 * 4);
+  CHECK(small.report.activities->comms == 2 * 8 * 3);
+
+  // F, BW and the sends of both, less those of the ends.
+  config.strategy.microbatches = 100'000 / 14;
+  const SimulatedRun most = Simulated(config);
+  CHECK(most.report.engine == "simgrid");
+  config.strategy.microbatches = 100'000 / 14 + 1;
+  const SimulatedRun large = Simulated(config);
+  CHECK(large.report.engine == "fluid");
+  CHECK(!large.report.activities.has_value());
+  REQUIRE(!large.warnings().empty());
+  CHECK(
+      absl::StrContains(large.warnings().back(), "--engine simgrid takes it"));
+  config.engine = "simgrid";
+  const SimulatedRun asked = Simulated(config);
+  CHECK(asked.report.engine == "simgrid");
+  CHECK(asked.report.iteration_s ==
+        Approx(large.report.iteration_s).epsilon(1e-9));
+}
+
+TEST_CASE("run: older words for engines say what they mean now", "[run]") {
+  for (const auto& [network, engine] :
+       {std::pair("fluid", "fluid"), std::pair("native", "simgrid")}) {
+    for (const bool named : {false, true}) {
+      RunConfig config = Times();
+      config.engine.reset();
+      if (named) config.engine = "simgrid";
+      config.network = network;
+      const SimulatedRun run = Simulated(config);
+      CHECK(run.report.engine == engine);
+      REQUIRE(!run.warnings().empty());
+      CHECK(run.warnings().front() ==
+            absl::StrCat("network: ", network, " is an older word for engine: ",
+                         engine, ", which runs"));
+    }
+    RunConfig config = Times();
+    config.network = network;
+    RunContext context;
+    CHECK(absl::StrContains(Simulate(config, &context).status().message(),
+                            "nothing with engine fast"));
+  }
 }
 
 TEST_CASE("run: the result is that of hand arithmetic", "[run]") {

@@ -70,9 +70,8 @@ double RunSeconds(const Program& program, const std::string& engine) {
   absl::StatusOr<RunSummary> summary =
       engine == "clock"   ? RunOnFluidClock(program, {})
       : engine == "queue" ? RunOnQueue(program, nullptr)
-      : engine == "fast"
-          ? RunFast(program, {})
-          : RunSimgrid(program, {.native_flows = engine == "native"});
+      : engine == "fast"  ? RunFast(program, {})
+                          : RunSimgrid(program, {});
   INFO(engine << ": " << summary.status());
   REQUIRE(summary.ok());
   return summary->iteration_end_s[0];

@@ -25,8 +25,8 @@ LowerOptions HostOptions(const PlainHost& host, const PlainStep& step,
                          int ranks = 1);
 Program HostProgram(const PlainHost& host, const PlainStep& step);
 
-// By the engine's name, or "clock" (fluid_clock.h), "queue" (queue_transport.h)
-// and "native" (SimGrid's own network model).
+// By the engine's name: "fast", "simgrid", "clock" (fluid_clock.h) or "queue"
+// (queue_transport.h).
 double RunSeconds(const Program& program, const std::string& engine);
 
 }  // namespace pipewright::testing

@@ -46,7 +46,7 @@ class QueueTransport : public EventTransport {
         const auto [when, code] = *timers_.begin();
         timers_.erase(timers_.begin());
         Advance(when.first);
-        run_->OnTimer(code);
+        run_->OnTimer(code, now_s_);
       } else {
         Advance(flow_end_s);
         flows_.erase(ending);

@@ -1,12 +1,12 @@
 // The search for the best configuration: first the plain points (PlanSpace),
 // then all legal ones in the order of a lower bound on their time, as far as
 // the bound leaves any that could be among the best; engine `fast` for each of
-// these, `simgrid` with jitter for those that could be first or second. It
+// these, `fluid` with jitter for those that could be first or second. It
 // prints nothing, and may be cut at any time.
 //
 // Threads: points are bounded and simulated in batches of a fixed size, so that
 // the result and all counts are the same for any number of threads. No thread
-// is left when simgrid begins, which forks.
+// is left when fluid begins.
 #pragma once
 
 #include <cstdint>
@@ -77,7 +77,7 @@ struct PlanResult {
   // Too near to the limit to rely on (IsNearLimit).
   bool is_near_limit = false;
   std::optional<double> cost;         // for 1e9 tokens, where a price is given
-  std::optional<double> confirmed_s;  // simgrid with jitter
+  std::optional<double> confirmed_s;  // fluid with jitter
   double score = 0;  // what is minimised: seconds, or seconds * devices
   // Schedules that run the same passes in the same order here.
   std::vector<std::string> same_schedules;

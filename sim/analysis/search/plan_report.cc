@@ -123,7 +123,7 @@ std::string RowText(const PlanOutcome& outcome, const PlanResult& result) {
   if (result.cost)
     absl::StrAppendFormat(&out, "  %8.4g per 1e9 tokens", *result.cost);
   if (result.confirmed_s) {
-    absl::StrAppendFormat(&out, "  simgrid %.6g s", *result.confirmed_s);
+    absl::StrAppendFormat(&out, "  fluid %.6g s", *result.confirmed_s);
   }
   return absl::StrCat(out, "  ", NameText(*outcome.space, result));
 }
@@ -319,7 +319,7 @@ std::string PlanToText(const PlanOutcome& outcome) {
     absl::StrAppendFormat(
         &out, "margin over the %s: %.3g %%%s\n",
         margin->row > 1 ? "next" : "second", 100 * margin->share,
-        outcome.ranked[margin->row].confirmed_s ? " (simgrid with jitter)"
+        outcome.ranked[margin->row].confirmed_s ? " (fluid with jitter)"
                                                 : " (engine fast)");
   }
   absl::StrAppend(&out, ErrorText(outcome), "\n");
@@ -331,7 +331,7 @@ std::string PlanToText(const PlanOutcome& outcome) {
   }
   if (outcome.confirmed > 0) {
     absl::StrAppendFormat(&out,
-                          "confirmed on simgrid: %d; not confirmed, but could "
+                          "confirmed on fluid: %d; not confirmed, but could "
                           "still be first or second there: %d\n",
                           outcome.confirmed, outcome.open);
   }

@@ -453,7 +453,7 @@ void PlanSearch::Take(const OpenPoint& open, Tried tried) {
 }
 
 // What the search does with the points that `fast` has simulated: the best of
-// them on simgrid, and the order of all.
+// them on fluid, and the order of all.
 
 namespace {
 
@@ -491,7 +491,7 @@ double PlanSearch::Slack(const PlanGroup& group) const {
   return 5 * 0.03 / std::sqrt(std::max(1.0, passes));
 }
 
-// On simgrid, in the order of what fast says, which no contention makes
+// On fluid, in the order of what fast says, which no contention makes
 // shorter, until none that is left can be second.
 void PlanSearch::Confirm() {
   while (true) {
@@ -526,12 +526,10 @@ void PlanSearch::Confirm() {
       break;
     }
     RunConfig config = space_.ConfigOf(open->point);
-    config.engine = "simgrid";
+    config.engine = "fluid";
     config.costs.jitter = options_.jitter;
     config.costs.seed = space_.request().base.costs.seed.value_or(0);
     const absl::StatusOr<SimulatedRun> run = Simulate(config, &context_);
-    // A terminal's interrupt ends the engine's process, too.
-    if (!run.ok() && MustStop()) continue;
     ++outcome_.confirmed;
     if (run.ok()) {
       open->confirmed_s = run->report.iteration_s;
@@ -542,7 +540,7 @@ void PlanSearch::Confirm() {
                        run.status().message()));
     }
     if (outcome_.confirmed == 2) {
-      // Points that fast has not seen could be second on simgrid.
+      // Points that fast has not seen could be second on fluid.
       double known = 0;
       for (const PlanResult& result : results_) {
         if (result.confirmed_s) {

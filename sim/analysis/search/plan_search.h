@@ -143,7 +143,7 @@ class PlanSearch {
   void Confirm();
   void Close();
 
-  // On simgrid everything is slower; what fast finds within this of the best
+  // On fluid everything is slower; what fast finds within this of the best
   // is looked at, at most.
   static constexpr double kMostWidened = 1.02;
 

@@ -194,7 +194,7 @@ struct Confirmed {
   int64_t open = 0;
 };
 
-// In the order of times on fast, as long as one could be second on simgrid: a
+// In the order of times on fast, as long as one could be second on fluid: a
 // mean of so many passes is below its expectation by five deviations at most.
 Confirmed Confirm(const PlanOutcome& outcome, int most) {
   std::vector<PlanResult> rows = outcome.ranked;
@@ -256,7 +256,7 @@ std::string Missed(const PlanOutcome& outcome, double limit) {
 
 TEST_CASE("plan: it confirms what could be first or second, and no more",
           "[search]") {
-  int leave_some = 0;  // batches with points that simgrid does not see
+  int leave_some = 0;  // batches with points that fluid does not see
   int look_further = 0;
   for (const char* batch : {"8", "16"}) {
     INFO(batch);
@@ -270,7 +270,7 @@ TEST_CASE("plan: it confirms what could be first or second, and no more",
     CHECK(wanted.open == 0);
     CHECK(all.confirmed > 3);
     leave_some += all.confirmed < static_cast<int>(all.ranked.size()) ? 1 : 0;
-    // Those on simgrid come first, by their time there.
+    // Those on fluid come first, by their time there.
     for (int row = 0; row < static_cast<int>(all.ranked.size()); ++row) {
       const PlanResult& result = all.ranked[row];
       CHECK(result.confirmed_s.has_value() == (row < all.confirmed));
@@ -294,7 +294,7 @@ TEST_CASE("plan: it confirms what could be first or second, and no more",
     const PlanOutcome none = MakePlan(Close(batch), options, &context).value();
     CHECK(none.confirmed == 0);
     CHECK(none.open == 0);
-    // With two times of simgrid all that its bound puts below the slower of
+    // With two times of fluid all that its bound puts below the slower of
     // them is looked at on fast, up to 2 % above the best there.
     CHECK(two.counts.simulated >= none.counts.simulated);
     look_further += two.counts.simulated > none.counts.simulated ? 1 : 0;

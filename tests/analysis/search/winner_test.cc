@@ -60,7 +60,7 @@ TEST_CASE("sweep: rows of random configurations are those of simulate",
     grid.axes.push_back(AxisOfText("strategy.recompute=none,full").value());
     if (seed % 3 == 0) config.Set("system.memory", "20GiB");
     const auto points = SweepPoints::Create({.layers = {config.edits}}, grid,
-                                            "simgrid", &context);
+                                            "fluid", &context);
     INFO(config.about());
     if (!points.ok()) continue;
     for (const SweepChoices& choices :
@@ -261,7 +261,7 @@ TEST_CASE("plan: what wins has the same numbers when it is simulated",
       CHECK(least > 0);
       if (point["confirmed_s"].is_null()) continue;
       ++confirmed;
-      config.Set("engine", "simgrid");
+      config.Set("engine", "fluid");
       config.Set("costs.jitter", "3%");
       config.Set("costs.seed", "0");
       const auto again = Simulate(config.config(), &fresh);

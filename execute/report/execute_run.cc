@@ -235,6 +235,8 @@ absl::Status ExecuteRunner::CheckProgram() {
 
 absl::Status ExecuteRunner::CheckCalls() {
   constexpr char kQueues[] = "CUDA_DEVICE_MAX_CONNECTIONS";
+  // Its ranks are in different iterations, and CallsOf() ends with one.
+  if (program_.schedule->update_every > 0) return absl::OkStatus();
   const CommCalls calls = CallsOf(program_);
   const DeviceRoom enough = {calls.most_comms, calls.most_comms};
   PW_RETURN_IF_ERROR(Prefix("--transport nccl", ProveCalls(calls, enough)));

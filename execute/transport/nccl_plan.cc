@@ -54,8 +54,7 @@ std::vector<CommPlan> PlanComms(const Program& program) {
 
 namespace {
 
-// An iteration and the next, into which something may reach. What is never
-// flushed matches at its end alone.
+// An iteration and the next, into which something may reach.
 constexpr int kProvenIterations = 2;
 // CUDA's, unless it is told.
 constexpr int kUsualQueues = 8;
@@ -74,11 +73,8 @@ class CallLister {
         self_(self) {}
 
   void List() {
-    const int iterations =
-        own_.schedule->update_every > 0
-            ? program_.iterations
-            : std::min(kProvenIterations, program_.iterations);
-    OpCursor cursor(program_, self_.rank, iterations,
+    OpCursor cursor(program_, self_.rank,
+                    std::min(kProvenIterations, program_.iterations),
                     program_.ClassOf(self_.replica));
     for (Op op; cursor.Next(&op);) {
       if (op.kind == OpKind::kSend || op.kind == OpKind::kReceive ||
@@ -119,8 +115,7 @@ class CallLister {
     const CommPlan link = {.members = {{self_.replica, channel.from_rank},
                                        {self_.replica, channel.to_rank}}};
     const Schedule& schedule = *own_.schedule;
-    // Ranks that are never flushed count iterations apart: the n-th of a
-    // message is the n-th of the other side.
+    // The n-th of a message is the n-th of the other side.
     const int64_t message =
         (static_cast<int64_t>(op.channel) * schedule.microbatches +
          op.pass.microbatch()) *

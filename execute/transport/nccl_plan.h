@@ -30,8 +30,10 @@ std::vector<CommPlan> PlanComms(const Program& program);
 // replica
 // * pp + rank, with their sends and collectives in the order of their passes,
 // and for each link the thread that receives on it, in the order of its sender.
-// Without what a rank pulls or pushes by itself. For devices with room for all:
-// in less, messages decide by their coming which call stands in front of which.
+// Without what a rank pulls or pushes by itself, and for schedules that flush:
+// in others iterations of two ranks do not end together. For devices with room
+// for all: in less, messages decide by their coming which call stands in front
+// of which.
 CommCalls CallsOf(const Program& program);
 
 // As many as CUDA makes.

@@ -166,16 +166,20 @@ void CheckPlanted(const CommCalls& sound) {
 
 TEST_CASE("calls: of every schedule, in as much room as a GPU has",
           "[program][schedule]") {
+  int proven = 0;
   for (const ScheduleInfo* const info : AllSchedules()) {
     INFO(info->name);
     const auto training =
         MakeSmallTraining(info->name, 4, 1, WaitRule::kBuffered);
-    if (!training.ok()) continue;  // another pp
+    // Of another pp, or never flushed.
+    if (!training.ok() || training->schedule->update_every > 0) continue;
+    ++proven;
     const CommCalls calls = CallsOf(training->program);
-    CHECK(Verdict(calls).empty());
+    CHECK(Verdict(calls) == "");
     CHECK(calls.most_comms >= 2);
     CHECK(kLarge.HoldsAll(calls));
   }
+  CHECK(proven > 20);
 }
 
 TEST_CASE("calls: of copies that sum their gradients", "[program]") {

@@ -20,7 +20,7 @@ namespace {
 
 struct Reproduce {
   std::vector<std::string> names;
-  std::string engine = std::string(DefaultEngine());
+  std::string engine = "fluid";  // simgrid takes a multiple for the same times
   std::string old_file;
   bool json = false;
   OutputFiles files;

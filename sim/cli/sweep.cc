@@ -16,6 +16,7 @@
 #include "sim/base/error_parts.h"
 #include "sim/base/input.h"
 #include "sim/base/status.h"
+#include "sim/cli/given_form.h"
 #include "sim/cli/sweep_mpi.h"
 #include "sim/cli/sweep_verb.h"
 #include "sim/cli/verbs.h"
@@ -113,6 +114,13 @@ absl::StatusOr<SweepPoints> SweepVerb::ReadPoints(RunContext* context) {
   SweepBase base;
   PW_ASSIGN_OR_RETURN(base.layers, config.Layers());
   base.source = config.file();
+  std::string arguments;
+  PW_RETURN_IF_ERROR(TakeGiven(&base.source, &arguments, &base.layers));
+  if (!arguments.empty()) {
+    return BadValue("CONFIG", arguments,
+                    "a configuration or a model: sweep reads no framework's "
+                    "file");
+  }
   if (!base.source.empty()) {
     PW_ASSIGN_OR_RETURN(base.text, ReadFile(base.source));
   }

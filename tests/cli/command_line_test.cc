@@ -87,8 +87,8 @@ TEST_CASE("cli: flags win over --set, and --set over the file", "[cli]") {
   CHECK(report["schedule"] == "gpipe");
 }
 
-TEST_CASE("cli: --help names every flag's path", "[cli]") {
-  const BinaryResult help = RunBinary({"simulate", "--help"});
+TEST_CASE("cli: --help all names every flag's path", "[cli]") {
+  const BinaryResult help = RunBinary({"simulate", "--help", "all"});
   CHECK(help.exit_code == 0);
   CHECK(help.err.empty());
   for (const ConfigFlag& flag : ConfigFlags()) {

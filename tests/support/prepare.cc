@@ -13,7 +13,12 @@ absl::StatusOr<PreparedRun> PrepareText(const std::string& yaml) {
 }
 
 PreparedRun Prepared(const std::string& yaml) {
-  const absl::StatusOr<PreparedRun> run = PrepareText(yaml);
+  const absl::StatusOr<PreparedRun> run = [&]() -> absl::StatusOr<PreparedRun> {
+    absl::StatusOr<RunConfig> config = ReadConfig(yaml, "run.yaml");
+    if (!config.ok()) return config.status();
+    config->only_order = InUnits(*config) && GivesModel(config->model);
+    return Prepare(*config);
+  }();
   INFO(run.status());
   REQUIRE(run.ok());
   return *run;

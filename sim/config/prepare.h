@@ -269,10 +269,12 @@ bool GivesModel(const ModelChoice& model);
 // then.
 bool InUnits(const RunConfig& config);
 
-// `config`, estimated if it has a model and a system but no times. Errors:
-// kInvalidArgument for a model whose passes nothing times, and for seconds
-// (hops, links, steps) beside passes of one unit.
+// `config`, estimated if it has a model, no times, and a system whose device is
+// known. Errors: those of reading a system.
 absl::StatusOr<RunConfig> WithTimes(RunConfig config, RunContext* context);
+// Of the same: kInvalidArgument for a model whose passes nothing times, and for
+// seconds (hops, links, steps) beside passes of one unit.
+absl::Status CheckTimed(const RunConfig& config, RunContext* context);
 
 // The global batch of a model that none is given for, in samples that the
 // devices of the system divide: at most the 4 Mi tokens that Llama 2 took

@@ -247,12 +247,10 @@ void TakeRecomputePasses(const Schedule& schedule, PassCosts* costs) {
 }
 
 // Given, or `measured`, or estimated by `prices` (either or null).
-absl::StatusOr<PassCosts> TimesOf(const RunConfig& config,
-                                  const RunSizes& sizes,
-                                  const PreparedModel* model,
-                                  const BlockPrices* prices,
-                                  const PassCosts* measured,
-                                  std::vector<std::string>* warnings) {
+absl::StatusOr<PassCosts> TimesOf(
+    const RunConfig& config, const RunSizes& sizes, const PreparedModel* model,
+    const BlockPrices* prices, const PassCosts* measured, RunContext* context,
+    std::vector<std::string>* warnings) {
   const CostChoice& given = config.costs;
   PassCosts costs;
   costs.stages.resize(static_cast<size_t>(sizes.pp) * sizes.vpp);
@@ -269,6 +267,7 @@ absl::StatusOr<PassCosts> TimesOf(const RunConfig& config,
     costs = PassCosts::Uniform(
         sizes.pp, sizes.vpp,
         {.forward_s = 1, .backward_input_s = 1, .backward_weight_s = 1});
+    PW_RETURN_IF_ERROR(CheckTimed(config, context));
     if (InUnits(config) && !config.only_order) {
       warnings->push_back(
           "no pass times are given: forward, backward_input and "
@@ -342,7 +341,8 @@ absl::StatusOr<PreparedCosts> PrepareCosts(
   PW_ASSIGN_OR_RETURN(
       costs.passes,
       TimesOf(config, sizes, model, costs.prices.get(),
-              costs.profile ? &costs.profile->costs.costs : nullptr, warnings));
+              costs.profile ? &costs.profile->costs.costs : nullptr, context,
+              warnings));
   costs.passes.slice_factor = std::move(slice_factor);
   costs.in_units = InUnits(config);
   return costs;

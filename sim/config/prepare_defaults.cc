@@ -168,31 +168,32 @@ absl::StatusOr<int64_t> UsualBatch(const RunConfig& config,
 }
 
 absl::StatusOr<RunConfig> WithTimes(RunConfig config, RunContext* context) {
-  if (!InUnits(config)) return config;
-  if (!GivesModel(config.model)) {
-    if (!config.only_order) {
-      PW_RETURN_IF_ERROR(RefuseSecondsBesideUnits(config));
-    }
+  if (!InUnits(config) || !GivesModel(config.model) ||
+      !NamesSystem(config.system)) {
     return config;
   }
-  std::string unknown;
+  PW_ASSIGN_OR_RETURN(const std::string device, DeviceOfNode(config, context));
+  if (FindDevice(device).ok()) {
+    config.costs.analytic = true;
+    config.defaulted.push_back("costs.analytic");
+  }
+  return config;
+}
+
+absl::Status CheckTimed(const RunConfig& config, RunContext* context) {
+  if (!InUnits(config) || config.only_order) return absl::OkStatus();
+  if (!GivesModel(config.model)) return RefuseSecondsBesideUnits(config);
+  std::string why;
   if (NamesSystem(config.system)) {
     PW_ASSIGN_OR_RETURN(const std::string device,
                         DeviceOfNode(config, context));
-    if (FindDevice(device).ok()) {
-      config.costs.analytic = true;
-      config.defaulted.push_back("costs.analytic");
-      return config;
-    }
-    unknown = device.empty() ? "the system names no device"
-                             : absl::StrCat("device '", device,
-                                            "' of the system is not known");
+    why = device.empty() ? ": the system names no device"
+                         : absl::StrCat(": device '", device,
+                                        "' of the system is not known");
   }
-  if (config.only_order) return config;
   return WithValue(
       FieldError(config.Field("costs"),
-                 absl::StrCat("nothing says what passes of the model take",
-                              unknown.empty() ? "" : ": ", unknown,
+                 absl::StrCat("nothing says what passes of the model take", why,
                               "; allowed: ", kWaysToTimes)),
       "", kWaysToTimes);
 }

@@ -158,7 +158,8 @@ bool GivesPassTimes(const RunConfig& config);
 // `config` with what it leaves open, each with a note: WithTimes; 1f1b, or
 // interleaved-1f1b with several chunks; of a model without pp one rank, and as
 // many replicas as fill the nodes; of a model without a batch UsualBatch. A
-// run that measures its times takes no batch. Errors: those of WithTimes.
+// run that measures its times takes no batch. Errors: a model or a system that
+// cannot be read.
 absl::StatusOr<RunConfig> WithDefaults(RunConfig config, RunContext* context);
 
 // The schedule of a file, verified.

@@ -144,7 +144,8 @@ TEST_CASE("cli: schedule prints forms that read back", "[cli]") {
   CHECK(absl::StrContains(RunBinary(With(build, {"--format", "svg"})).out,
                           "<svg"));
   // A file simulates as the schedule that it was made of.
-  const Arguments rest = {"--engine", "fast", "--json", "--p2p", "1ms"};
+  const Arguments rest = {"--engine",  "fast", "--json",     "--p2p", "1ms",
+                          "--forward", "1ms",  "--backward", "2ms"};
   const BinaryResult from_file =
       RunBinary(With({"simulate", "--schedule", file}, rest));
   const BinaryResult from_name = RunBinary(With(

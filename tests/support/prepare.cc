@@ -16,8 +16,11 @@ PreparedRun Prepared(const std::string& yaml) {
   const absl::StatusOr<PreparedRun> run = [&]() -> absl::StatusOr<PreparedRun> {
     absl::StatusOr<RunConfig> config = ReadConfig(yaml, "run.yaml");
     if (!config.ok()) return config.status();
-    config->only_order = InUnits(*config) && GivesModel(config->model);
-    return Prepare(*config);
+    RunContext context;
+    absl::StatusOr<RunConfig> timed = WithTimes(*config, &context);
+    if (!timed.ok()) return timed.status();
+    config->only_order = !CheckTimed(*timed, &context).ok();
+    return Prepare(*config, &context);
   }();
   INFO(run.status());
   REQUIRE(run.ok());

@@ -164,6 +164,7 @@ absl::StatusOr<std::unique_ptr<PlanSpace>> PlanSpace::Make(
   PW_RETURN_IF_ERROR(CheckAxes(request));
   PW_ASSIGN_OR_RETURN(request.base,
                       WithTimes(std::move(request.base), context));
+  PW_RETURN_IF_ERROR(CheckTimed(request.base, context));
   if (InUnits(request.base)) {
     return MissingValue("costs.uniform.forward",
                         "times of passes (--forward TIME --backward TIME), or "

@@ -73,17 +73,16 @@ Json OrNull(const std::optional<Part>& part) {
 
 void ConfigOptions::AddTo(CLI::App* verb, File file,
                           const std::vector<std::string>& only) {
-  const std::string help =
-      "configuration: YAML, JSON or text protobuf (pipewright init)";
   if (file == File::kPositional) {
     verb->add_option("CONFIG", file_,
-                     absl::StrCat(help,
-                                  ", or a model: a preset (pipewright list "
-                                  "models), a Hugging Face folder or "
-                                  "config.json, or a file of --from-args"))
+                     "a model or a configuration: a preset, a Hugging Face "
+                     "folder or file, a file of --from-args, or YAML, JSON or "
+                     "text protobuf (pipewright init)")
         ->type_name("");
   } else {
-    verb->add_option("--config", file_, help)
+    verb->add_option(
+            "--config", file_,
+            "configuration: YAML, JSON or text protobuf (pipewright init)")
         ->type_name("FILE")
         ->group(kConfigGroup);
   }

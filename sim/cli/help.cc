@@ -22,6 +22,8 @@ namespace pipewright {
 namespace {
 
 constexpr size_t kIndent = 2;
+// The place CONFIG, as users read it.
+constexpr char kModelOrConfig[] = "MODEL|CONFIG";
 constexpr size_t kNameColumns = 27;  // of the names of options
 // Flags that most runs need, of those that a verb takes.
 constexpr const char* kUsualFlags[] = {
@@ -67,7 +69,9 @@ std::string OptionLine(const std::string& name, const std::string& help) {
 }
 
 std::string NameOf(const OptionRow& row) {
-  if (row.names.empty()) return row.place;
+  if (row.names.empty()) {
+    return row.place == "CONFIG" ? kModelOrConfig : row.place;
+  }
   std::string name = absl::StrJoin(row.names, ", ");
   if (!row.value.empty()) absl::StrAppend(&name, " ", row.value);
   return name;
@@ -96,14 +100,15 @@ std::string ExamplesText(const std::string& path) {
     }
   }
   for (const HelpExample& example : examples) {
-    std::string line = absl::StrCat("  pipewright ", example.words);
-    line.resize(std::max(line.size(), longest), ' ');
+    const std::string line = absl::StrCat("  pipewright ", example.words);
     const std::string note = absl::StrCat("  # ", example.note);
+    const size_t at = std::max(line.size(), longest);
     // What does not fit beside a long command stands above it.
-    if (line.size() + note.size() > kMostHelpColumns) {
+    if (at + note.size() > kMostHelpColumns) {
       absl::StrAppend(&out, note, "\n", line, "\n");
     } else {
-      absl::StrAppend(&out, line, note, "\n");
+      absl::StrAppend(&out, line, std::string(at - line.size(), ' '), note,
+                      "\n");
     }
   }
   return out;
@@ -120,7 +125,7 @@ std::string UsualFlags(const VerbRow& verb) {
     for (const OptionRow& row : verb.options) {
       if (row.group == kConfigGroup && !row.names.empty() &&
           row.names.back() == flag) {
-        flags.push_back(NameOf(row));
+        flags.push_back(row.names.back());
       }
     }
   }
@@ -148,7 +153,9 @@ std::string Usage(const VerbRow& row) {
   for (const OptionRow& option : row.options) {
     if (!option.names.empty()) continue;
     absl::StrAppend(&usage, " ",
-                    option.place == "CONFIG" ? "[MODEL|CONFIG]" : option.place);
+                    option.place == "CONFIG"
+                        ? absl::StrCat("[", kModelOrConfig, "]")
+                        : option.place);
   }
   return absl::StrCat(usage, " [options]\n");
 }
@@ -169,7 +176,7 @@ std::string More(const VerbRow& row) {
   std::string out = absl::StrCat("\nEverything: pipewright ", row.path,
                                  row.path.empty() ? "" : " ", "--help all\n");
   if (configures || row.path.empty()) {
-    out += Wrapped("Topics, pipewright help TOPIC: ", kIndent,
+    out += Wrapped("Topics (help TOPIC): ", kIndent,
                    absl::StrJoin(HelpTopics(), " "));
   }
   return out;

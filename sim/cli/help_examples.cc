@@ -15,24 +15,23 @@ const std::map<std::string, Examples, std::less<>>& AllExamples() {
   static const auto* const all = new std::map<std::string, Examples,
                                               std::less<>>{
       {"",
-       {{"simulate llama3-8b --system dgx-h100",
-         "how fast is a model on a node"},
-        {"plan llama3-8b --system dgx-h100 --nodes 2",
-         "which layout of two nodes is fastest", false},
+       {{"simulate gpt2-xl --system dgx-h100", "how fast, on one node"},
+        {"plan llama3-8b --system dgx-h100 --nodes 2", "the fastest layout",
+         false},
         {"simulate --schedule zb-h1 --pp 4 --microbatches 8",
-         "the bubbles of a schedule, no times needed"},
-        {"list schedules", "schedules; also models, systems, devices"},
-        {"help simulate", "a verb; help strategy: a topic"}}},
+         "bubbles, without times"},
+        {"list schedules", "also models, systems, devices"},
+        {"help simulate", "a verb, or a topic"}}},
       {"simulate",
-       {{"simulate llama3-8b --system dgx-h100", "one node, all by default"},
+       {{"simulate gpt2-xl --system dgx-h100", "one node, all by default"},
         {"simulate llama3-70b --system dgx-h100 --nodes 8 --pp 4 --tp 8 "
          "--global-batch 512",
-         "your degrees"},
+         "degrees and batch"},
         {"simulate --schedule zb-h1 --pp 4 --microbatches 8",
          "no times: units of a pass"},
-        {"simulate --pp 4 --microbatches 8 --forward 3ms --backward 6ms --p2p "
-         "0.1ms --svg run.svg",
-         "your times"},
+        {"simulate --pp 4 --microbatches 8 --forward 3ms --backward 6ms --svg "
+         "run.svg",
+         "times"},
         {"simulate train.sh --system dgx-h100 --html run.html",
          "a script of Megatron-LM", false}}},
       {"schedule",
@@ -84,8 +83,8 @@ const std::map<std::string, Examples, std::less<>>& AllExamples() {
         {"explain --pp 4 --microbatches 8 --svg parts.svg", "a picture"},
         {"explain --pp 4 --microbatches 8 --json", "for scripts"}}},
       {"diagnose",
-       {{"simulate --pp 2 --microbatches 4 --forward 1ms --backward 2ms "
-         "--slow-devices 1:1.5 --trace job.json",
+       {{"simulate --pp 2 --microbatches 4 --slow-devices rank1*2 --trace "
+         "job.json",
          "a job"},
         {"diagnose job.json", "what slows it down"},
         {"diagnose job.json --html job.html", "as a page"},
@@ -147,24 +146,21 @@ const std::map<std::string, Examples, std::less<>>& AllExamples() {
         {"execute gpt-1.7b --device cuda --pp 4 --microbatches 8", "on a GPU",
          false}}},
       {"sweep",
-       {{"sweep llama3-8b --system dgx-h100 --microbatches 16 --sweep "
-         "strategy.pp=1,2,4,8",
+       {{"sweep gpt2-xl --system dgx-h100 --microbatches 16 --sweep pp=1,2,4",
          "an axis"},
-        {"sweep --microbatches 8 --sweep strategy.pp=2,4 --sweep "
-         "schedule.name=1f1b,zb-h1 -o s.sqlite",
+        {"sweep --microbatches 8 --sweep pp=2,4 --sweep schedule=1f1b,zb-h1 -o "
+         "s.sqlite",
          "a grid"},
-        {"sweep --dry-run --microbatches 8 --sweep strategy.pp=2,4,8",
+        {"sweep --dry-run --microbatches 8 --sweep pp=2,4,8",
          "count its points"},
-        {"sweep --microbatches 8 --sweep strategy.pp=2,4 -o s.sqlite --csv "
-         "s.csv",
+        {"sweep --microbatches 8 --sweep pp=2,4 -o s.sqlite --csv s.csv",
          "as a table"},
         {"sweep sweep.yaml -j 8", "a file of init sweep", false}}},
       {"plan",
        {{"plan llama3-8b --system dgx-h100 --nodes 1", "all by default", false},
-        {"plan llama3-8b --system dgx-h100 --nodes 1 --fix pp=2 --fix "
-         "microbatch_size=1 --fix schedule=1f1b --fix offload=none "
+        {"plan gpt2-xl --system dgx-h100 --pp 2 --tp 1 --schedule 1f1b "
          "--no-confirm",
-         "fewer"},
+         "less to search"},
         {"plan config.json --system dgx-b200 --nodes 4 --sequence 8192",
          "a Hugging Face model", false},
         {"plan llama3-8b --system dgx-h100 --nodes 2 --emit megatron "

@@ -101,7 +101,7 @@ TEST_CASE("units: they are compared with units alone", "[cli]") {
   const std::string seconds = folder.Path("seconds.json");
   const Words text = {"-o", folder.Path("report.txt")};
   Out(Plus(Plus(kUnits, text), {"--trace", units}));
-  Out(Plus(Plus(kUnits, text), {"--slow-devices", "1:2", "--trace", slower}));
+  Out(Plus(Plus(kUnits, text), {"--slow-devices", "rank1*2", "--trace", slower}));
   Out(Plus(Plus(Plus(kUnits, kTimes), text), {"--trace", seconds}));
   const std::string both = Out({"compare", units, slower});
   CHECK(absl::StrContains(both, "(units)"));

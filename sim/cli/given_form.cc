@@ -121,11 +121,13 @@ absl::StatusOr<GivenForm> FormOf(const std::string& given) {
   if (EndsInAny(given, {".txtpb", ".textproto", ".pbtxt"})) {
     return GivenForm::kConfiguration;
   }
-  PW_ASSIGN_OR_RETURN(const std::string text, ReadHead(given));
-  if (absl::EndsWith(given, ".json")) return FormOfJson(text);
-  if (EndsInAny(given, {".yaml", ".yml"})) return FormOfYaml(text);
-  return LooksLikeArguments(text) ? GivenForm::kFramework
-                                  : GivenForm::kConfiguration;
+  // Whoever reads a configuration says what is wrong with the file.
+  const absl::StatusOr<std::string> text = ReadHead(given);
+  if (!text.ok()) return GivenForm::kConfiguration;
+  if (absl::EndsWith(given, ".json")) return FormOfJson(*text);
+  if (EndsInAny(given, {".yaml", ".yml"})) return FormOfYaml(*text);
+  return LooksLikeArguments(*text) ? GivenForm::kFramework
+                                   : GivenForm::kConfiguration;
 }
 
 absl::Status TakeGiven(std::string* file, std::string* from_args,

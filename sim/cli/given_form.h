@@ -21,7 +21,8 @@ enum class GivenForm : uint8_t {
 
 // By the names of presets, the ending, and else by the keys in it. Error:
 // kInvalidArgument for a word that is neither a file nor a model, with the
-// nearest one; kNotFound for a path that leads to no file.
+// nearest one. A file that cannot be read is a configuration, whose reader says
+// so.
 absl::StatusOr<GivenForm> FormOf(const std::string& given);
 
 // Puts a model in `*file` below all `layers`, and a framework's file into

@@ -176,8 +176,7 @@ std::string More(const VerbRow& row) {
   std::string out = absl::StrCat("\nEverything: pipewright ", row.path,
                                  row.path.empty() ? "" : " ", "--help all\n");
   if (configures || row.path.empty()) {
-    out += Wrapped("Topics (help TOPIC): ", kIndent,
-                   absl::StrJoin(HelpTopics(), " "));
+    out += Wrapped("help TOPIC: ", kIndent, absl::StrJoin(HelpTopics(), " "));
   }
   return out;
 }
@@ -209,9 +208,10 @@ constexpr Topic kTopics[] = {
      "or unpairs passes, or deadlocks\n"},
 };
 
-// "strategy" of "strategy.pp".
+// "strategy" of "strategy.pp"; `schedule` is a verb.
 std::string SectionOf(const std::string& path) {
-  return path.substr(0, path.find('.'));
+  const std::string section = path.substr(0, path.find('.'));
+  return section == "schedule" ? "schedules" : section;
 }
 
 std::string SectionPage(const std::string& section) {
@@ -246,7 +246,7 @@ std::vector<std::string> HelpTopics() {
   for (const ConfigFlag& flag : ConfigFlags()) {
     const std::string section = SectionOf(flag.path);
     // Of a field without a section there is nothing to collect.
-    if (section == flag.path ||
+    if (!absl::StrContains(flag.path, '.') ||
         std::find(names.begin(), names.end(), section) != names.end()) {
       continue;
     }

@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "sim/base/error_parts.h"
+#include "sim/base/quantity.h"
 #include "sim/base/status.h"
 #include "sim/config/config_fields.h"
 #include "sim/config/prepare.h"
@@ -55,6 +56,9 @@ absl::Status RefuseSecondsBesideUnits(const RunConfig& config) {
     if (!IsGiven(field, config)) continue;
     const absl::string_view path = field.path;
     if (field.unit == Unit::kTime && absl::StartsWith(path, "costs.")) {
+      const absl::StatusOr<double> seconds =
+          ParseQuantity(ValueOf(field, config), Unit::kTime);
+      if (seconds.ok() && *seconds == 0) continue;  // in any unit
       return refuse(field.path, "a time in seconds");
     }
     if (path == "costs.price_per_device_hour" ||

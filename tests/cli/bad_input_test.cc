@@ -104,7 +104,7 @@ TEST_CASE("cli: bad usage is exit 2 and named", "[cli]") {
        2,
        {"--size: 5x5", "20 to 1000"}},
       {{"plot", "none.json", "--kind", "pie"}, 2, {"pie"}},
-      {{"execute"}, 2, {"schedule.name", "missing"}},
+      {{"execute"}, 2, {"strategy.pp", "missing"}},
       {{"execute", "--schedule", "1f1b", "--pp", "2", "--microbatches", "4"},
        2,
        {"model: missing", "--clock paced"}},
@@ -149,7 +149,7 @@ TEST_CASE("cli: impossible parameters are exit 2 and named", "[cli]") {
   CheckAll({
       {{"simulate", "/no/such.yaml"}, 2, {"/no/such.yaml"}},
       {{"simulate", "/"}, 2, {"/"}},
-      {{"simulate"}, 2, {"schedule.name: missing"}},
+      {{"simulate"}, 2, {"strategy.pp: missing"}},
       {{"simulate", "--schedule", "1f1b"}, 2, {"strategy.pp: missing"}},
       {{"simulate", "--schedule", "1f2b", "--pp", "2"},
        2,

@@ -70,7 +70,7 @@ TEST_CASE("given: a model stands where a configuration does", "[cli]") {
   const TemporaryFolder folder;
   folder.Write("config.json", kHuggingFace);
   const Words rest = {"--system", "dgx-h100", "--microbatches", "8",     "--pp",
-                      "2",        "--engine", "fast",           "--json"};
+                      "8",        "--engine", "fast",           "--json"};
   const auto with = [&](Words words) {
     words.insert(words.begin(), "simulate");
     words.insert(words.end(), rest.begin(), rest.end());
@@ -100,6 +100,7 @@ TEST_CASE("given: a model stands where a configuration does", "[cli]") {
     words->insert(words->end(), {"--system", "dgx-h100", "--json"});
   }
   const BinaryResult one = RunHere(plain);
+  CHECK(absl::StrContains(one.out, "iteration_s"));
   CHECK(one.out == RunHere(named).out);
 }
 

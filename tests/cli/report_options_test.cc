@@ -212,10 +212,12 @@ TEST_CASE("cli: a shape needs no PCIe while nothing is copied", "[cli]") {
 }
 
 TEST_CASE("cli: options without effect are warned of", "[cli]") {
-  const BinaryResult run = Small(
-      {"--optimizer-time", "1ms", "--validation-time", "1ms", "--sequence",
-       "64", "--hop-bytes", "1KB", "--network", "native", "--offload-time",
-       "1ms", "--load-time", "1ms", "--gradient-bytes", "1KB"});
+  const BinaryResult run =
+      Small({"--optimizer-time", "1ms",    "--validation-time", "1ms",
+             "--sequence",       "64",     "--hop-bytes",       "1KB",
+             "--network",        "native", "--offload-time",    "1ms",
+             "--load-time",      "1ms",    "--gradient-bytes",  "1KB",
+             "--forward",        "1ms",    "--backward",        "2ms"});
   CHECK(run.exit_code == 0);
   for (const char* field :
        {"--optimizer-time: costs.optimizer_time", "costs.validation_time",

@@ -122,6 +122,8 @@ TEST_CASE("defaults: without a model and times a pass is one unit",
 }
 
 TEST_CASE("defaults: seconds beside units are refused", "[config]") {
+  CHECK(Prepared(absl::StrCat(testing::kBase, "costs: {p2p: 0}\n"))
+            .costs.in_units);
   for (const auto& [section, field] :
        {std::pair("costs: {p2p: 1ms}\n", "costs.p2p"),
         std::pair("costs: {optimizer_time: 1ms}\n", "costs.optimizer_time"),
@@ -131,7 +133,8 @@ TEST_CASE("defaults: seconds beside units are refused", "[config]") {
                   "costs.price_per_device_hour"),
         std::pair("reliability: {mtbf_per_device: 1000h}\n",
                   "reliability.mtbf_per_device"),
-        std::pair(kSystem, "system.preset")}) {
+        std::pair("system: {preset: dgx-h100}\ncosts: {hop_bytes: 1MB}\n",
+                  "system.preset")}) {
     const std::string message = Refusal(absl::StrCat(testing::kBase, section));
     INFO(message);
     CHECK(absl::StrContains(message, field));
@@ -153,8 +156,8 @@ TEST_CASE("defaults: a model that nothing times is refused", "[config]") {
       "device 'X1' of the system is not known"));
   CHECK(absl::StrContains(
       Refusal(absl::StrCat(kModel, sizes,
-                           "system: {shape: nic-switch, devices_per_node: 4, "
-                           "nic: {bandwidth: 25GBps}}\n")),
+                           "system: {shape: node, devices_per_node: 4, nvlink: "
+                           "{bandwidth: 25GBps, latency: 1us}}\n")),
       "the system names no device"));
 }
 

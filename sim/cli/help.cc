@@ -245,7 +245,7 @@ std::vector<std::string> HelpTopics() {
   std::vector<std::string> names;
   for (const ConfigFlag& flag : ConfigFlags()) {
     const std::string section = SectionOf(flag.path);
-    // Of a field without a section there is nothing to collect.
+    // A field without a section has nothing beside it.
     if (!absl::StrContains(flag.path, '.') ||
         std::find(names.begin(), names.end(), section) != names.end()) {
       continue;

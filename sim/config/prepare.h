@@ -272,7 +272,7 @@ bool InUnits(const RunConfig& config);
 // `config`, estimated if it has a model, no times, and a system whose device is
 // known. Errors: those of reading a system.
 absl::StatusOr<RunConfig> WithTimes(RunConfig config, RunContext* context);
-// Of the same: kInvalidArgument for a model whose passes nothing times, and for
+// Error: kInvalidArgument for a model whose passes nothing times, and for
 // seconds (hops, links, steps) beside passes of one unit.
 absl::Status CheckTimed(const RunConfig& config, RunContext* context);
 

@@ -196,7 +196,7 @@ absl::Status CheckTimed(const RunConfig& config, RunContext* context) {
                                         "' of the system is not known");
   }
   return WithValue(
-      FieldError(config.Field("costs"),
+      FieldError(ConfigOrigin{.file = config.source}.Field("costs"),
                  absl::StrCat("nothing says what passes of the model take", why,
                               "; allowed: ", kWaysToTimes)),
       "", kWaysToTimes);

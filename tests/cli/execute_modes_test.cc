@@ -199,7 +199,7 @@ TEST_CASE("cli: ways to execute that do not go together", "[cli][execute]") {
         Case{"--replay-rank 1", "how long the other ranks take"},
         Case{"--replay-rank all --clock paced", "virtual or real"},
         Case{"--green-contexts", "--device cuda"}}) {
-    const BinaryResult run = Execute(more);
+    const BinaryResult run = Execute(absl::StrCat(kTimes, more));
     INFO(says << run.err);
     CHECK(run.exit_code == 2);
     CHECK(absl::StrContains(run.err, says));

@@ -25,13 +25,11 @@ constexpr size_t kIndent = 2;
 // The place CONFIG, as users read it.
 constexpr char kModelOrConfig[] = "MODEL|CONFIG";
 constexpr size_t kNameColumns = 27;  // of the names of options
-// Flags that most runs need, of those that a verb takes.
+// Flags that most runs need, of those that a verb takes: a line of them.
 constexpr const char* kUsualFlags[] = {
-    "--model",   "--system",   "--nodes",        "--pp",
-    "--tp",      "--dp",       "--vpp",          "--schedule",
-    "--forward", "--backward", "--microbatches", "--global-batch",
-    "--p2p",     "--analytic", "--profile",      "--recompute",
-    "--set"};
+    "--model",        "--system",  "--nodes",    "--pp",
+    "--tp",           "--dp",      "--schedule", "--microbatches",
+    "--global-batch", "--forward", "--set"};
 
 // Words in lines of at most kMostHelpColumns, the first behind `head`.
 std::string Wrapped(std::string head, size_t indent, absl::string_view text) {

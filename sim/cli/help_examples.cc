@@ -142,7 +142,7 @@ const std::map<std::string, Examples, std::less<>>& AllExamples() {
          "train and check"},
         {"execute gpt-tiny --schedule zb-h1 --pp 2 --microbatches 4 --sequence "
          "16",
-         "another schedule"},
+         "zero bubble"},
         {"execute gpt-tiny --microbatches 4 --sequence 16 --trace real.json",
          "a trace"},
         {"execute gpt-tiny --dp 2 --microbatches 4 --sequence 16",

@@ -72,8 +72,7 @@ TEST_CASE("cli: execute trains as the sequential run does", "[cli][execute]") {
 TEST_CASE("cli: execute says a warning once", "[cli][execute]") {
   const testing::TemporaryFolder folder;
   const std::string words =
-      "--schedule 1f1b --microbatches 4 --clock paced --no-check --forward "
-      "1ms --backward 2ms";
+      "--schedule 1f1b --microbatches 4 --clock paced --no-check";
   const auto count = [](const std::string& text) {
     int found = 0;
     for (size_t at = text.find("--no-check has no effect");

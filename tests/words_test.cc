@@ -91,6 +91,9 @@ TEST_CASE("words: what the program prints of itself is in plain English",
                                                 {"list", "fields"},
                                                 {"list", "schedules"},
                                                 {"list", "topologies"},
+                                                {"simulate", "--help", "all"},
+                                                {"execute", "--help", "all"},
+                                                {"help", "strategy"},
                                                 {"simulate", "--help"},
                                                 {"execute", "--help"}}) {
     const testing::BinaryResult run = testing::RunHere(words);

@@ -223,6 +223,11 @@ absl::StatusOr<PreparedRun> PrepareToTrain(const RunConfig& read,
                                            std::vector<std::string>* warnings) {
   PW_RETURN_IF_ERROR(RefuseSlow(read, "execute"));
   PW_ASSIGN_OR_RETURN(PreparedRun run, Prepare(read));
+  if (run.costs.in_units) {
+    return MissingValue(read.Field("costs.uniform.forward"),
+                        "times of passes (--forward TIME --backward TIME), "
+                        "which the paced clock keeps");
+  }
   if (run.failing) {
     warnings->push_back(
         "reliability.mtbf_per_device has no effect on execute: nothing fails, "

@@ -181,7 +181,22 @@ absl::StatusOr<double> ScaleOfSuffix(absl::string_view suffix, Unit unit) {
   return UnknownName("unit", suffix, known);
 }
 
+namespace {
+
+thread_local bool times_in_units = false;
+
+}  // namespace
+
+TimesInUnits::TimesInUnits(bool in_units) : before_(times_in_units) {
+  times_in_units = in_units;
+}
+TimesInUnits::~TimesInUnits() { times_in_units = before_; }
+bool TimesInUnits::now() { return times_in_units; }
+
 std::string FormatSeconds(double seconds) {
+  if (times_in_units) {
+    return absl::StrCat(Digits(seconds), seconds == 1 ? " unit" : " units");
+  }
   static const std::vector<UnitName> units = {
       {"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
   return seconds == 0 ? "0 s" : Format(seconds, units);

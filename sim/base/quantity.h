@@ -38,6 +38,20 @@ absl::StatusOr<double> ScaleOfSuffix(absl::string_view suffix, Unit unit);
 // For people: four digits and a fitting unit, "18.52 ms", "80 GiB",
 // "450 GBps".
 std::string FormatSeconds(double seconds);
+// While one lives, what this thread formats as time reads in units of a pass,
+// "28 units", as of runs that nobody gave times.
+class TimesInUnits {
+ public:
+  explicit TimesInUnits(bool in_units);
+  ~TimesInUnits();
+  TimesInUnits(const TimesInUnits&) = delete;
+  TimesInUnits& operator=(const TimesInUnits&) = delete;
+
+  static bool now();
+
+ private:
+  const bool before_;
+};
 // The same for what may last for days: "26.5 min", "1.5 d".
 std::string FormatDuration(double seconds);
 std::string FormatBytes(double bytes);

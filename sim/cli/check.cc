@@ -43,15 +43,6 @@ struct Check {
                    Json* report, absl::Status* verdict) const;
 };
 
-// Is there a model that says what the passes of the file need?
-bool HasModel(const RunConfig& run_config) {
-  if (run_config.model.preset || run_config.model.hf) return true;
-  return std::any_of(ModelSizeRows().begin(), ModelSizeRows().end(),
-                     [&](const ModelSizeRow& row) {
-                       return (run_config.model.*row.given).has_value();
-                     });
-}
-
 absl::StatusOr<MemoryReport> MemoryOf(const RunConfig& run_config,
                                       PreparedRun run, RunContext* context) {
   if (!run.memory) {
@@ -225,11 +216,12 @@ absl::Status Check::Fit(const Schedule& schedule, const RunConfig& given,
   RunContext context;
   std::optional<PreparedRun> run;
   double held = given.costs.held_until_weight.value_or(1);
-  if (HasModel(given)) {
+  if (GivesModel(given.model)) {
     // The file's order with the configuration's model.
     RunConfig run_config = given;
     run_config.schedule.name.reset();
     run_config.schedule.file = file;
+    run_config.only_order = true;
     PW_ASSIGN_OR_RETURN(run, Prepare(run_config, &context));
     held = run->lower.costs.held_until_weight;
   }

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "sim/base/error_parts.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
+#include "sim/cli/help.h"
 #include "sim/cli/verbs.h"
 
 namespace pipewright {
@@ -56,7 +58,7 @@ absl::Status UnknownOption(const CLI::App& app, const CLI::ParseError& error) {
             "unknown option '", name, "'",
             nearest.empty() ? ""
                             : absl::StrCat("; did you mean '", nearest, "'?"),
-            " (all of them: ", PathOf(app, verb), " --help)")));
+            " (all of them: ", PathOf(app, verb), " --help all)")));
   }
   return absl::InvalidArgumentError(message);
 }
@@ -120,6 +122,7 @@ constexpr VerbEntry kVerbs[] = {
     {"version", &AddVersion},
     {"completion", &AddCompletion},
     {"man", &AddMan},
+    {"help", &AddHelp},
 };
 
 // Most of a start is the description of options, so only the verb that is asked
@@ -135,7 +138,7 @@ const VerbEntry* OnlyVerb(int argc, char** argv) {
     }
   }
   if (only == nullptr) return nullptr;
-  for (const char* const name : {"list", "completion", "man"}) {
+  for (const char* const name : {"list", "completion", "man", "help"}) {
     if (absl::string_view(name) == only->name) return nullptr;
   }
   return only;
@@ -152,12 +155,48 @@ void AddVerbs(CLI::App* app, Action* action) {
   for (const VerbEntry& verb : kVerbs) verb.add(app, action);
 }
 
+namespace {
+
+// The words that `help` would be asked with where --help or -h is among them;
+// nothing where it is not.
+std::optional<std::vector<std::string>> AskedFor(int argc, char** argv) {
+  std::vector<std::string> words;
+  bool leading = true;
+  for (int index = 1; index < argc; ++index) {
+    const absl::string_view word = argv[index];
+    if (word == "--help" || word == "-h") {
+      if (index + 1 < argc && absl::string_view(argv[index + 1]) == "all") {
+        words.emplace_back("all");
+      }
+      return words;
+    }
+    leading = leading && !absl::StartsWith(word, "-");
+    if (leading) words.emplace_back(word);
+  }
+  return std::nullopt;
+}
+
+// The help that was asked for: of the verbs among the leading words, others
+// are what it would be run with.
+std::string HelpAsked(const CLI::App& app,
+                      const std::vector<std::string>& words) {
+  const CLI::App* verb = &app;
+  for (const std::string& word : words) {
+    for (const CLI::App* below : verb->get_subcommands(nullptr)) {
+      if (below->get_name() == word) {
+        verb = below;
+        break;
+      }
+    }
+  }
+  return !words.empty() && words.back() == "all" ? WholeHelp(*verb)
+                                                 : HelpPage(app, *verb);
+}
+
+}  // namespace
+
 int RunCommandLine(int argc, char** argv) {
-  CLI::App app(
-      "Pipewright: simulates pipeline-parallel training. Exit codes: 0 "
-      "success, 1 failure, 2 bad usage or input, 3 does not fit or a limit "
-      "cannot be met, 4 a schedule that is incomplete or deadlocks.",
-      "pipewright");
+  CLI::App app("Pipewright simulates pipeline-parallel training", "pipewright");
   app.require_subcommand(1);
   AddVersionFlag(&app);
   Action action;
@@ -172,7 +211,7 @@ int RunCommandLine(int argc, char** argv) {
             return absl::string_view(word) == "--json";
           }) != argv + argc);
   if (argc < 2) {
-    std::fputs(app.help().c_str(), stderr);
+    std::fputs(HelpPage(app, app).c_str(), stderr);
     return Refuse(absl::InvalidArgumentError("a verb is missing"));
   }
   const std::string first = argv[1];
@@ -182,11 +221,11 @@ int RunCommandLine(int argc, char** argv) {
           verb_names.end()) {
     return Refuse(UnknownName("verb", first, verb_names));
   }
+  if (const auto words = AskedFor(argc, argv)) {
+    return Refuse(Print(HelpAsked(app, *words)));
+  }
   try {
     app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    const std::vector<CLI::App*> verbs = app.get_subcommands();
-    return Refuse(Print(verbs.empty() ? app.help() : verbs[0]->help()));
   } catch (const CLI::CallForVersion& version) {
     return Refuse(Print(absl::StrCat(version.what(), "\n")));
   } catch (const CLI::ParseError& error) {

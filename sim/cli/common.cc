@@ -24,6 +24,7 @@
 #include "sim/base/json.h"
 #include "sim/base/nearest.h"
 #include "sim/base/status.h"
+#include "sim/cli/given_form.h"
 #include "sim/config/config_reference.h"
 #include "sim/config/flags.h"
 #include "sim/foreign/foreign_args.h"
@@ -72,12 +73,16 @@ Json OrNull(const std::optional<Part>& part) {
 
 void ConfigOptions::AddTo(CLI::App* verb, File file,
                           const std::vector<std::string>& only) {
-  const std::string help =
-      "configuration: YAML, JSON or text protobuf (pipewright init)";
   if (file == File::kPositional) {
-    verb->add_option("CONFIG", file_, help)->type_name("");
+    verb->add_option("CONFIG", file_,
+                     "a model or a configuration: a preset, a Hugging Face "
+                     "folder or file, a file of --from-args, or YAML, JSON or "
+                     "text protobuf (pipewright init)")
+        ->type_name("");
   } else {
-    verb->add_option("--config", file_, help)
+    verb->add_option(
+            "--config", file_,
+            "configuration: YAML, JSON or text protobuf (pipewright init)")
         ->type_name("FILE")
         ->group(kConfigGroup);
   }
@@ -251,18 +256,21 @@ absl::StatusOr<ForeignSurroundings> ConfigOptions::Around(
 }
 
 absl::StatusOr<RunConfig> ConfigOptions::ReadLayers(
-    OutputFiles* files, const std::string& file, std::vector<ConfigEdit> extra,
-    std::vector<ConfigEdit> last) const {
+    OutputFiles* files, const std::string& given_file,
+    std::vector<ConfigEdit> extra, std::vector<ConfigEdit> last) const {
   PW_ASSIGN_OR_RETURN(std::vector<std::vector<ConfigEdit>> layers,
                       Layers(std::move(extra)));
   layers.push_back(std::move(last));
+  std::string file = given_file;
+  std::string from_args = from_args_;
+  PW_RETURN_IF_ERROR(TakeGiven(&file, &from_args, &layers));
   std::string text;
   if (!file.empty()) {
     PW_ASSIGN_OR_RETURN(text, ReadFile(file));
   }
   ForeignArgs foreign;
-  if (!from_args_.empty()) {
-    PW_ASSIGN_OR_RETURN(const std::string arguments, ReadFile(from_args_));
+  if (!from_args.empty()) {
+    PW_ASSIGN_OR_RETURN(const std::string arguments, ReadFile(from_args));
     // The configuration's file lies above the foreign one.
     std::vector<ConfigEdit> above;
     if (!file.empty()) {
@@ -271,9 +279,8 @@ absl::StatusOr<RunConfig> ConfigOptions::ReadLayers(
     std::vector<std::vector<ConfigEdit>> given = layers;
     given.insert(given.begin(), above);
     PW_ASSIGN_OR_RETURN(const ForeignSurroundings around, Around(given));
-    PW_ASSIGN_OR_RETURN(foreign,
-                        ReadForeignArgs(arguments, from_args_, around));
-    if (files != nullptr) files->Reads("--from-args", from_args_);
+    PW_ASSIGN_OR_RETURN(foreign, ReadForeignArgs(arguments, from_args, around));
+    if (files != nullptr) files->Reads("--from-args", from_args);
     std::erase_if(foreign.edits, [&above](const ConfigEdit& edit) {
       return std::any_of(
           above.begin(), above.end(),

@@ -16,6 +16,7 @@
 #include "sim/analysis/compare/run_summary.h"
 #include "sim/base/file.h"
 #include "sim/base/gzip.h"
+#include "sim/base/quantity.h"
 #include "sim/base/status.h"
 #include "sim/cli/common.h"
 #include "sim/cli/verbs.h"
@@ -106,6 +107,13 @@ absl::Status WithinLimit(double error, std::optional<double> most) {
       std::abs(error) * 100, *most * 100));
 }
 
+// Units of a pass are no seconds.
+absl::Status RefuseUnits(const std::string& what, const std::string& file) {
+  return BadValue(what, file,
+                  "a run with times of passes, as what it is compared with: "
+                  "nobody gave this one any, and it is in units of a pass");
+}
+
 // --limit holds for every run.
 absl::Status CompareVerb::Summarize() {
   PW_ASSIGN_OR_RETURN(const std::optional<double> most, ReadLimit(limit));
@@ -151,10 +159,12 @@ absl::Status CompareVerb::CompareLog(std::optional<double> most) {
     PW_ASSIGN_OR_RETURN(const auto in, InputFile::Open(simulated));
     PW_ASSIGN_OR_RETURN(const ReadTrace trace,
                         Read(*in, ReadChromeTrace(in->stream(), simulated)));
+    if (trace.origin.in_units) return RefuseUnits("SIM", simulated);
     predicted = PredictionOfTrace(trace);
   } else {
     PW_ASSIGN_OR_RETURN(const std::string report, ReadText(simulated));
     PW_ASSIGN_OR_RETURN(predicted, PredictionOfReport(report, simulated));
+    if (predicted.in_units) return RefuseUnits("SIM", simulated);
   }
   files.Put("-o", files.json()
                       ? absl::StrCat(LogToJson(log, steps, &predicted), "\n")
@@ -186,6 +196,12 @@ absl::Status CompareVerb::Run() {
   std::vector<std::string> warnings;
   PW_ASSIGN_OR_RETURN(const ReadTrace measured_run,
                       ReadMeasured(&simulated_run, &warnings));
+  const bool in_units = simulated_run.origin.in_units;
+  if (in_units != measured_run.origin.in_units) {
+    return in_units ? RefuseUnits("SIM", simulated)
+                    : RefuseUnits("MEASURED", measured[0]);
+  }
+  const TimesInUnits units(in_units);
   PW_ASSIGN_OR_RETURN(PairedRun run, PairRuns(simulated_run, measured_run));
   run.warnings.insert(run.warnings.begin(), warnings.begin(), warnings.end());
   PW_ASSIGN_OR_RETURN(const TraceComparison comparison,

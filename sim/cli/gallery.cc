@@ -73,6 +73,7 @@ std::string FigureOf(const Gallery& gallery, const std::string& y) {
     if (!entry.refusal.empty() || peaks.empty()) continue;
     FigurePoint& point = figure.points.emplace_back();
     point.name = entry.name;
+    figure.in_units = entry.report.in_units;
     point.x = *std::max_element(peaks.begin(), peaks.end());
     point.y = y == "iteration_s" ? entry.report.iteration_s
                                  : entry.report.bubble_fraction.per_rank;

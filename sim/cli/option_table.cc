@@ -229,7 +229,8 @@ void AddRows(const CLI::App& verb, const std::string& path, std::string* text) {
 std::string VerbReferenceMarkdown(const CLI::App& app) {
   std::string text =
       "\n## Options of each verb\n\nThe flags above set fields of the "
-      "configuration. `pipewright VERB --help` lists those that a verb takes. "
+      "configuration. `pipewright VERB --help all` lists those that a verb "
+      "takes. "
       "These are its other options.\n";
   for (const CLI::App* verb : app.get_subcommands(nullptr)) {
     AddRows(*verb, verb->get_name(), &text);

@@ -110,6 +110,7 @@ absl::Status PlotVerb::Run() {
   }
   PrintWarnings(read.warnings);
   figure.points = std::move(read.points);
+  figure.in_units = read.in_units;
   PW_ASSIGN_OR_RETURN(std::string drawn, Draw(figure, format));
   files.Put("-o", std::move(drawn));
   if (files.wanted("--csv")) files.Put("--csv", FigureCsv(figure));

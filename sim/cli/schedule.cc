@@ -66,7 +66,8 @@ absl::Status Convert::Run() {
     extra.push_back(
         {is_file ? "schedule.file" : "schedule.name", schedule, "schedule"});
   }
-  PW_ASSIGN_OR_RETURN(const RunConfig run_config, config.Read(&files, extra));
+  PW_ASSIGN_OR_RETURN(RunConfig run_config, config.Read(&files, extra));
+  run_config.only_order = true;
   PW_RETURN_IF_ERROR(files.Check());
   PW_RETURN_IF_ERROR(RefuseClasses(run_config, "schedule"));
   PW_ASSIGN_OR_RETURN(const PreparedRun run, Prepare(run_config));

@@ -15,6 +15,7 @@
 #include "sim/base/error_parts.h"
 #include "sim/base/input.h"
 #include "sim/base/status.h"
+#include "sim/cli/given_form.h"
 #include "sim/cli/progress_bar.h"
 #include "sim/cli/stop_signals.h"
 #include "sim/cli/sweep_mpi.h"
@@ -76,6 +77,13 @@ absl::StatusOr<SweepPoints> SweepVerb::ReadPoints(RunContext* context) {
   SweepBase base;
   PW_ASSIGN_OR_RETURN(base.layers, config.Layers());
   base.source = config.file();
+  std::string arguments;
+  PW_RETURN_IF_ERROR(TakeGiven(&base.source, &arguments, &base.layers));
+  if (!arguments.empty()) {
+    return BadValue("CONFIG", arguments,
+                    "a configuration or a model: sweep reads no framework's "
+                    "file");
+  }
   if (!base.source.empty()) {
     PW_ASSIGN_OR_RETURN(base.text, ReadFile(base.source));
   }

@@ -10,6 +10,7 @@
 #include "sim/base/json.h"
 #include "sim/base/status.h"
 #include "sim/cli/sweep_verb.h"
+#include "sim/report/report.h"
 
 namespace pipewright {
 namespace {
@@ -90,22 +91,32 @@ absl::Status SweepVerb::AddBest(const SweepReader& reader,
                                 std::string* text) const {
   PW_ASSIGN_OR_RETURN(const std::vector<std::string> known, reader.Columns());
   std::vector<std::string> wanted;
-  for (const char* name : {"iteration_s", "tokens_per_s"}) {
+  for (const char* name : {"iteration_s", "tokens_per_s", "time_unit"}) {
     if (std::find(known.begin(), known.end(), name) != known.end()) {
       wanted.emplace_back(name);
     }
   }
   std::vector<PointHash> own = walked;
   std::sort(own.begin(), own.end());
-  std::vector<BestList> best = {BestList(false), BestList(true)};
+  std::vector<BestList> best = {BestList(false), BestList(true),
+                                BestList(false)};
   PW_RETURN_IF_ERROR(reader.Visit(wanted, false, [&](const SweepRow& row) {
     if (row.status != "ok" ||
         !std::binary_search(own.begin(), own.end(), HashOfText(row.hash))) {
       return absl::OkStatus();
     }
+    const std::string second = TimeUnitName(/*in_units=*/false);
+    bool in_units = false;
     for (size_t index = 0; index < wanted.size(); ++index) {
-      best[wanted[index] == "tokens_per_s" ? 1 : 0].Offer(
-          row.cells[index], [&] { return AxesText(row); });
+      in_units |= wanted[index] == "time_unit" &&
+                  row.cells[index].kind == SweepCell::Kind::kText &&
+                  row.cells[index].text != second;
+    }
+    for (size_t index = 0; index < wanted.size(); ++index) {
+      best[wanted[index] == "tokens_per_s" ? 1
+           : in_units                      ? 2
+                                           : 0]
+          .Offer(row.cells[index], [&] { return AxesText(row); });
     }
     return absl::OkStatus();
   }));
@@ -113,6 +124,9 @@ absl::Status SweepVerb::AddBest(const SweepReader& reader,
     best[1].AddTo("tokens_per_s", text);
   } else if (!best[0].empty()) {
     best[0].AddTo("iteration_s", text);
+  }
+  if (!best[2].empty()) {
+    best[2].AddTo("iteration in units of a pass", text);
   }
   return absl::OkStatus();
 }

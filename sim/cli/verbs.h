@@ -31,6 +31,7 @@ void AddInit(CLI::App* app, Action* action);
 void AddVersion(CLI::App* app, Action* action);
 void AddCompletion(CLI::App* app, Action* action);
 void AddMan(CLI::App* app, Action* action);
+void AddHelp(CLI::App* app, Action* action);
 
 // --version.
 void AddVersionFlag(CLI::App* app);

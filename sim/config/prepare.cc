@@ -70,9 +70,10 @@ absl::Status Locate(const RunConfig& config, const absl::Status& status) {
 namespace {
 
 // Prepares a run whose replicas are all alike. `scales` may be null.
-absl::StatusOr<PreparedRun> PrepareAlike(const RunConfig& given,
+absl::StatusOr<PreparedRun> PrepareAlike(const RunConfig& as_given,
                                          const TimeScales* scales,
                                          RunContext* context) {
+  PW_ASSIGN_OR_RETURN(const RunConfig given, WithDefaults(as_given, context));
   PreparedRun run;
   run.config = given;
   run.warnings = given.notes;

@@ -76,6 +76,9 @@ struct PreparedCosts {
   std::shared_ptr<const BlockPrices> prices;  // where they are estimated
   std::optional<PreparedProfile> profile;     // what they were measured with
   std::optional<DeviceSpec> device;  // whose peaks count; the system's else
+  // Nobody says what passes take: all times of the run are units of one pass
+  // where they are called seconds.
+  bool in_units = false;
   // Collectives of gradients and parameters, "all_reduce over 4"; "": none.
   std::string measured_collectives;
   std::shared_ptr<const Jitter> jitter;                    // null: none
@@ -258,6 +261,28 @@ bool SequenceParallelOf(const StrategyChoice& strategy, int tp,
 // ranks of their own, or split by tp (b5bcd76c, torchtitan/distributed/
 // parallel_dims.py).
 int ExpertTensorOf(const StrategyChoice& strategy, int ep);
+
+// Is any field of a model given?
+bool GivesModel(const ModelChoice& model);
+
+// Does nobody say what passes take, as WithTimes leaves it? Each is one unit
+// then.
+bool InUnits(const RunConfig& config);
+
+// `config`, estimated if it has a model, no times, and a system whose device is
+// known. Errors: those of reading a system.
+absl::StatusOr<RunConfig> WithTimes(RunConfig config, RunContext* context);
+// Error: kInvalidArgument for a model whose passes nothing times, and for
+// seconds (hops, links, steps) beside passes of one unit.
+absl::Status CheckTimed(const RunConfig& config, RunContext* context);
+
+// The global batch of a model that none is given for, in samples that the
+// devices of the system divide: at most the 4 Mi tokens that Llama 2 took
+// (arXiv 2307.09288, table 1). Error: no model.
+inline constexpr char kOfUsualBatch[] =
+    ", of a step of about 4 million tokens as Llama 2 took (";
+absl::StatusOr<int64_t> UsualBatch(const RunConfig& config,
+                                   RunContext* context);
 
 // strategy.global_batch in samples; it must be given. Error: tokens that the
 // sequence does not divide.

@@ -74,18 +74,6 @@ absl::StatusOr<GlobalBatch> ParseBatch(const RunConfig& config) {
   return batch;
 }
 
-absl::StatusOr<int64_t> SequenceOf(const RunConfig& config,
-                                   RunContext* context) {
-  if (config.strategy.sequence) return *config.strategy.sequence;
-  PW_ASSIGN_OR_RETURN(const std::optional<ModelSpec> model,
-                      PrepareModel(config, context));
-  if (model) return model->sequence;
-  return MissingValue(
-      config.Field("strategy.sequence"),
-      "the tokens of a sample, or a model, where strategy.global_batch is in "
-      "tokens");
-}
-
 // As many replicas as the devices of system.nodes hold; 1 where nobody says
 // how many there are.
 absl::StatusOr<int> ReplicasOf(const RunConfig& config, const RunSizes& sizes,
@@ -106,6 +94,18 @@ absl::StatusOr<int> ReplicasOf(const RunConfig& config, const RunSizes& sizes,
 }
 
 }  // namespace
+
+absl::StatusOr<int64_t> SequenceOf(const RunConfig& config,
+                                   RunContext* context) {
+  if (config.strategy.sequence) return *config.strategy.sequence;
+  PW_ASSIGN_OR_RETURN(const std::optional<ModelSpec> model,
+                      PrepareModel(config, context));
+  if (model) return model->sequence;
+  return MissingValue(
+      config.Field("strategy.sequence"),
+      "the tokens of a sample, or a model, where strategy.global_batch is in "
+      "tokens");
+}
 
 absl::Status CheckBatchText(const RunConfig& config) {
   return config.strategy.global_batch ? ParseBatch(config).status()

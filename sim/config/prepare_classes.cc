@@ -303,6 +303,7 @@ absl::StatusOr<Program> LowerRun(const PreparedRun& run) {
 
 absl::StatusOr<Program> LowerRun(const PreparedRun& run, DrawPlan* plan) {
   PW_ASSIGN_OR_RETURN(Program program, LowerHealthy(run, plan));
+  program.in_units = run.costs.in_units;
   // A draw has links of its own.
   if (run.network.slow) program.network.cluster = run.network.links.cluster;
   std::vector<SlowPaths> paths;

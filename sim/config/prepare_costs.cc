@@ -40,13 +40,6 @@ std::vector<TimeOf> PassTimes(const CostChoice& costs) {
            costs.stage_backward_weight_s, &StageCosts::backward_weight_s}};
 }
 
-bool AnyGiven(const RunConfig& config) {
-  for (const TimeOf& time : PassTimes(config.costs)) {
-    if (time.given()) return true;
-  }
-  return false;
-}
-
 absl::Status FillTime(const RunConfig& config, const TimeOf& time,
                       const RunSizes& sizes, std::vector<StageCosts>* stages) {
   const std::string uniform = absl::StrCat("costs.uniform.", time.name);
@@ -99,6 +92,13 @@ absl::Status NeededForEstimate(const RunConfig& config,
 }
 
 }  // namespace
+
+bool GivesPassTimes(const RunConfig& config) {
+  for (const TimeOf& time : PassTimes(config.costs)) {
+    if (time.given()) return true;
+  }
+  return false;
+}
 
 AnalyticNetwork NetworkOf(const ShapeParams& shape) {
   const int nics =
@@ -247,12 +247,10 @@ void TakeRecomputePasses(const Schedule& schedule, PassCosts* costs) {
 }
 
 // Given, or `measured`, or estimated by `prices` (either or null).
-absl::StatusOr<PassCosts> TimesOf(const RunConfig& config,
-                                  const RunSizes& sizes,
-                                  const PreparedModel* model,
-                                  const BlockPrices* prices,
-                                  const PassCosts* measured,
-                                  std::vector<std::string>* warnings) {
+absl::StatusOr<PassCosts> TimesOf(
+    const RunConfig& config, const RunSizes& sizes, const PreparedModel* model,
+    const BlockPrices* prices, const PassCosts* measured, RunContext* context,
+    std::vector<std::string>* warnings) {
   const CostChoice& given = config.costs;
   PassCosts costs;
   costs.stages.resize(static_cast<size_t>(sizes.pp) * sizes.vpp);
@@ -260,7 +258,7 @@ absl::StatusOr<PassCosts> TimesOf(const RunConfig& config,
     costs = *measured;
   } else if (prices != nullptr) {
     costs = AnalyticCosts(*prices, model->layout, model->rank_of_stage);
-  } else if (AnyGiven(config)) {
+  } else if (GivesPassTimes(config)) {
     PW_RETURN_IF_ERROR(CheckAllGiven(config));
     for (const TimeOf& time : PassTimes(given)) {
       PW_RETURN_IF_ERROR(FillTime(config, time, sizes, &costs.stages));
@@ -269,10 +267,11 @@ absl::StatusOr<PassCosts> TimesOf(const RunConfig& config,
     costs = PassCosts::Uniform(
         sizes.pp, sizes.vpp,
         {.forward_s = 1, .backward_input_s = 1, .backward_weight_s = 1});
-    if (!config.timed_by_run) {
+    PW_RETURN_IF_ERROR(CheckTimed(config, context));
+    if (InUnits(config) && !config.only_order) {
       warnings->push_back(
           "no pass times are given: forward, backward_input and "
-          "backward_weight take 1 s each");
+          "backward_weight take 1 unit each");
     }
   }
   costs.microbatch_factor = given.microbatch_factor;
@@ -342,8 +341,10 @@ absl::StatusOr<PreparedCosts> PrepareCosts(
   PW_ASSIGN_OR_RETURN(
       costs.passes,
       TimesOf(config, sizes, model, costs.prices.get(),
-              costs.profile ? &costs.profile->costs.costs : nullptr, warnings));
+              costs.profile ? &costs.profile->costs.costs : nullptr, context,
+              warnings));
   costs.passes.slice_factor = std::move(slice_factor);
+  costs.in_units = InUnits(config);
   return costs;
 }
 
@@ -375,7 +376,7 @@ PlanCosts PlanCostsOf(const RunConfig& config, const RunSizes& sizes,
   plan.pair_factor = costs.pair_factor;
   plan.slice_factor = costs.slice_factor;
   plan.given =
-      config.costs.analytic || config.costs.profile || AnyGiven(config);
+      config.costs.analytic || config.costs.profile || GivesPassTimes(config);
   if (!plan.given) return plan;
   plan.hop = hop_s;
   if (config.costs.forward_s && config.costs.backward_input_s &&

@@ -7,9 +7,8 @@
 #include "sim/config/prepare_parts.h"
 
 namespace pipewright {
-namespace {
 
-bool AnyField(const ModelChoice& model) {
+bool GivesModel(const ModelChoice& model) {
   bool any = model.preset || model.hf;
   for (const ModelSizeRow& row : ModelSizeRows()) {
     any |= (model.*row.given).has_value();
@@ -19,6 +18,8 @@ bool AnyField(const ModelChoice& model) {
   }
   return any;
 }
+
+namespace {
 
 // What the fields lie on top of.
 absl::StatusOr<ModelSpec> BaseModel(const RunConfig& config,
@@ -50,7 +51,7 @@ absl::StatusOr<ModelSpec> BaseModel(const RunConfig& config,
 absl::StatusOr<std::optional<ModelSpec>> PrepareModel(const RunConfig& config,
                                                       RunContext* context) {
   const ModelChoice& given = config.model;
-  if (!AnyField(given)) return std::optional<ModelSpec>();
+  if (!GivesModel(given)) return std::optional<ModelSpec>();
   PW_ASSIGN_OR_RETURN(ModelSpec model, BaseModel(config, context));
   if (given.heads && !given.kv_heads) model.kv_heads = *given.heads;
   for (const ModelSizeRow& row : ModelSizeRows()) {

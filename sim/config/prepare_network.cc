@@ -300,6 +300,12 @@ absl::StatusOr<int> DevicesOfNode(const RunConfig& config,
   return std::max(SystemOf(config, base).devices_per_node, 1);
 }
 
+absl::StatusOr<std::string> DeviceOfNode(const RunConfig& config,
+                                         RunContext* context) {
+  PW_ASSIGN_OR_RETURN(const ShapeParams base, BaseSystem(config, context));
+  return SystemOf(config, base).device_name;
+}
+
 absl::StatusOr<SystemCluster> ClusterOf(const RunConfig& config,
                                         RunContext* context) {
   if (!NamesSystem(config.system)) {

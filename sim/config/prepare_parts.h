@@ -73,9 +73,10 @@ GroupMembersOf MembersOf(const TrainingSpec& training);
 void PlaceGroups(const Network& links, const TrainingSpec& training,
                  AnalyticNetwork* network);
 
-// What passes take: given, or measured (`profile`), or estimated, or else 1 s
-// each, with a warning unless the run measures them. Error: some but not all of
-// F, B, W; a list of the wrong length; an estimate without what it needs.
+// What passes take: given, or measured (`profile`), or estimated, or else one
+// unit each, with a warning unless the run measures them. Error: some but not
+// all of F, B, W; a list of the wrong length; an estimate without what it
+// needs.
 absl::StatusOr<PreparedCosts> PrepareCosts(
     const RunConfig& config, const RunSizes& sizes, const PreparedModel* model,
     const PreparedNetwork& network, std::optional<PreparedProfile> profile,
@@ -143,6 +144,23 @@ absl::Status TakeGlobalBatch(const RunConfig& config, RunContext* context,
 // Devices of a node of the given system, with what the configuration changes of
 // it.
 absl::StatusOr<int> DevicesOfNode(const RunConfig& config, RunContext* context);
+// Its devices as it names them, "H100 SXM5 80GB"; "": it does not.
+absl::StatusOr<std::string> DeviceOfNode(const RunConfig& config,
+                                         RunContext* context);
+
+// Tokens of a sample, the strategy's or the model's. Error: neither is given.
+absl::StatusOr<int64_t> SequenceOf(const RunConfig& config,
+                                   RunContext* context);
+
+// Is any of F, B and W given?
+bool GivesPassTimes(const RunConfig& config);
+
+// `config` with what it leaves open, each with a note: WithTimes; 1f1b, or
+// interleaved-1f1b with several chunks; of a model without pp one rank, and as
+// many replicas as fill the nodes; of a model without a batch UsualBatch. A
+// run that measures its times takes no batch. Errors: a model or a system that
+// cannot be read.
+absl::StatusOr<RunConfig> WithDefaults(RunConfig config, RunContext* context);
 
 // The schedule of a file, verified.
 absl::StatusOr<std::shared_ptr<const Schedule>> ReadScheduleFile(

@@ -31,10 +31,13 @@ struct RunConfig : RunConfigFields {
   std::string source;  // the file, "" without one
   // How something was read that can be read in several ways.
   std::vector<std::string> notes;
-  // Fields that nobody has given: strategy.framework has set them.
+  // Fields that nobody has given: strategy.framework or Prepare has set them.
   std::vector<std::string> defaulted;
   // The run measures what its passes take, so nobody has to say it.
   bool timed_by_run = false;
+  // The order of passes is wanted, or memory, but no times: nobody has to say
+  // any, and what else is not given is no default.
+  bool only_order = false;
 
   // "run.yaml:3: strategy.pp": how a message about a field begins. Where it
   // was not given, "run.yaml: strategy.pp", or without a file the path alone.

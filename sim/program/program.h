@@ -381,6 +381,8 @@ struct Program : DpClass {
   std::shared_ptr<const InterferenceMatrix> interference;
   // The part of a BW's time that is B, [stage]; empty: half.
   std::vector<double> input_part;
+  // Times are units of one pass, which nobody has given a time.
+  bool in_units = false;
 
   int pp() const { return static_cast<int>(ranks.size()); }
   int num_classes() const { return static_cast<int>(more_classes.size()) + 1; }

@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "sim/base/quantity.h"
 
 namespace pipewright {
 namespace {
@@ -33,6 +34,7 @@ size_t SequenceLength(absl::string_view text) {
 }  // namespace
 
 TimeUnit UnitFor(double largest_s) {
+  if (TimesInUnits::now()) return {"units", 1};
   const double size = std::abs(largest_s);
   if (size == 0 || size >= 1) return {"s", 1};
   if (size >= 1e-3) return {"ms", 1e-3};

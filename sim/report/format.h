@@ -17,7 +17,8 @@ struct TimeUnit {
   double seconds = 1;      // one such unit
 };
 
-// The largest unit in which `largest_s` is at least 1; seconds for 0.
+// The largest unit in which `largest_s` is at least 1; seconds for 0. That of
+// TimesInUnits while there is one.
 TimeUnit UnitFor(double largest_s);
 
 struct ByteUnit {

@@ -224,6 +224,7 @@ std::string Data(const Entries& drawn) {
 
 std::string GalleryHtml(const Gallery& gallery) {
   const Entries drawn = Sorted(gallery);
+  const TimesInUnits units(!drawn.empty() && drawn[0]->report.in_units);
   std::string body =
       absl::StrCat(HeaderHtml("Schedules on the same axes",
                               absl::StrJoin(gallery.facts, " · ")),

@@ -469,6 +469,7 @@ std::string CostSection(const CostReport& report) {
 std::string ReportHtml(const Report& report, const Program& program,
                        const std::vector<TraceOp>& ops, absl::string_view more,
                        const PageExtras* extras) {
+  const TimesInUnits units(report.in_units);
   Page page{report, program, ops, more, extras};
   if (!ops.empty()) {
     const auto earlier = [](const TraceOp& one, const TraceOp& other) {

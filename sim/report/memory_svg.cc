@@ -226,6 +226,7 @@ std::string MemoryOverTimeSvg(const Program& program,
                               const ScheduleMemory& memory,
                               const std::vector<TraceOp>& ops,
                               const MemoryPicture& picture) {
+  const TimesInUnits units(program.in_units);
   return Picture(memory, picture,
                  MemoryOverTime(program, memory, ops, picture.replica,
                                 picture.iteration))

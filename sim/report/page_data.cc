@@ -8,6 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "sim/base/check.h"
+#include "sim/base/json.h"
+#include "sim/base/quantity.h"
 
 namespace pipewright {
 namespace {
@@ -65,7 +67,9 @@ Json PageData::Add(const std::vector<uint8_t>& values) {
 }
 
 std::string PageData::Elements() const {
-  std::string words = json_.dump();
+  Json json = json_;
+  if (TimesInUnits::now()) json["inUnits"] = true;
+  std::string words = json.dump();
   // Inside a script nothing is escaped but by JSON itself.
   words = absl::StrReplaceAll(words, {{"<", "\\u003c"}});
   return absl::StrCat("<script type=\"application/json\" id=\"pw-data\">",

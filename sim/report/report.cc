@@ -138,6 +138,7 @@ Report Summarize(const Program& program, const RunSummary& run,
   report.iterations = run.iterations();
   report.steady = run.steady;
   report.measured = run.measured;
+  report.in_units = program.in_units;
   report.ops = run.passes;
   report.bytes_sent = run.bytes_sent;
   report.peak_activations = std::move(peak_activations);
@@ -203,6 +204,8 @@ Report Summarize(const Program& program, const RunSummary& run,
                             Ratio(rank_idle, report.busy_s)};
   return report;
 }
+
+const char* TimeUnitName(bool in_units) { return in_units ? "unit" : "s"; }
 
 std::string PeriodNote(const Report& report) {
   if (report.jitter) return JitterNote(*report.jitter);
@@ -276,6 +279,7 @@ Json ReportTree(const Report& report) {
     out["optimizer_stride"] = report.optimizer_stride;
   }
   out["waiting"] = report.waiting;
+  out["time_unit"] = TimeUnitName(report.in_units);
   out["span_s"] = Pair(report.span_s);
   out["busy_s"] = report.busy_s;
   out["bubble_fraction"] = Pair(report.bubble_fraction);
@@ -367,6 +371,7 @@ std::vector<std::string> ReportKeys() {
           "optimizer_placement",
           "optimizer_stride",
           "waiting",
+          "time_unit",
           "span_s",
           "busy_s",
           "bubble_fraction",

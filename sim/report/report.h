@@ -112,6 +112,7 @@ struct Report {
   int iterations = 1;
   bool steady = false;
   bool measured = false;                 // by a clock (RunSummary)
+  bool in_units = false;                 // what is called seconds is units
   std::optional<Throughput> throughput;  // where the tokens are known
   std::optional<CostReport> costs;       // for estimated pass times
   std::optional<ProfileReport> profile;  // for measured ones
@@ -156,6 +157,9 @@ RowTimes TimesOfRow(const std::vector<RankTimes>& row);
 // network, model, ...) is the caller's to fill in.
 Report Summarize(const Program& program, const RunSummary& run,
                  std::vector<double> peak_activations);
+
+// The value of the key "time_unit".
+const char* TimeUnitName(bool in_units);
 
 // What iteration_s is: "steady-state period, ...".
 std::string PeriodNote(const Report& report);

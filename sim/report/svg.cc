@@ -458,6 +458,7 @@ void Grid::WriteLabel(const Box& box, double top, double height,
 std::string ScheduleGridSvg(const Program& program,
                             const std::vector<TraceOp>& ops,
                             const GridOptions& options) {
+  const TimesInUnits units(program.in_units);
   return Grid(program, ops, options).Write();
 }
 

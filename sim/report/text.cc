@@ -102,6 +102,7 @@ std::string Indented(absl::string_view text) {
 }  // namespace
 
 std::string ReportToText(const Report& report) {
+  const TimesInUnits units(report.in_units);
   std::string out = Header(report);
   out += ReportLine("iteration time", FormatSeconds(report.iteration_s),
                     PeriodNote(report));
@@ -118,7 +119,7 @@ std::string ReportToText(const Report& report) {
   if (report.throughput) out += ThroughputToText(*report.throughput);
   if (report.reliability) out += ReliabilityToText(*report.reliability);
   if (report.microbatches_per_s) {
-    out += ReportLine("microbatches/s",
+    out += ReportLine(report.in_units ? "microbatches/unit" : "microbatches/s",
                       absl::StrFormat("%.6g", *report.microbatches_per_s),
                       "never flushed, of all replicas");
     const auto list = [&out](absl::string_view name,

@@ -194,7 +194,7 @@ void DescribeCosts(const PreparedRun& run, Report* report) {
   report->cp = run.config.strategy.cp.value_or(1);
   // What the engines count is one device's of each rank.
   report->bytes_sent *= static_cast<double>(report->tp) * report->cp;
-  if (run.tokens && report->iteration_s > 0) {
+  if (run.tokens && report->iteration_s > 0 && !report->in_units) {
     Throughput throughput;
     throughput.tokens_per_s = *run.tokens / report->iteration_s;
     throughput.devices =

@@ -145,6 +145,14 @@ absl::StatusOr<MonteCarlo> RunMonteCarlo(std::vector<NamedConfig> strategies,
     };
     absl::StatusOr<PreparedRun> run = PrepareStrategy(strategy.config, context);
     PW_RETURN_IF_ERROR(about(run.status()));
+    const bool is_first = &strategy == &strategies.front();
+    if (!is_first && run->costs.in_units != result.in_units) {
+      return about(FieldError(
+          "costs",
+          "times of passes are given to one strategy and not to the other; "
+          "allowed: to both, or to neither"));
+    }
+    result.in_units = run->costs.in_units;
     for (const std::string& warning : run->warnings) {
       result.warnings.push_back(
           strategies.size() == 1 ? warning
@@ -160,7 +168,7 @@ absl::StatusOr<MonteCarlo> RunMonteCarlo(std::vector<NamedConfig> strategies,
       result.warnings.push_back(absl::StrCat(
           strategy.name, strategy.name.empty() ? "" : ": ", kNothingDrawn));
     }
-    if (&strategy == &strategies.front()) {
+    if (is_first) {
       result.seed = run->sequences ? run->sequences->seed
                                    : run->config.costs.seed.value_or(0);
     }
@@ -185,6 +193,7 @@ absl::StatusOr<MonteCarlo> RunMonteCarlo(std::vector<NamedConfig> strategies,
 }
 
 std::string MonteCarloToText(const MonteCarlo& result) {
+  const TimesInUnits units(result.in_units);
   size_t width = 14;
   for (const SeedSample& sample : result.strategies) {
     width = std::max(width, sample.name.size());
@@ -227,6 +236,7 @@ Json MonteCarloToJson(const MonteCarlo& result) {
   Json out;
   out["draws"] = result.draws;
   out["seed"] = result.seed;
+  out["time_unit"] = TimeUnitName(result.in_units);
   out["strategies"] = Json::array();
   for (const SeedSample& sample : result.strategies) {
     out["strategies"].push_back(SampleToJson(sample));

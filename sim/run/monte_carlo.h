@@ -61,7 +61,8 @@ SeedSample SummarizeDraws(std::string name, std::vector<double> iterations_s);
 
 struct MonteCarlo {
   int draws = 0;
-  int64_t seed = 0;  // seed of the first draw
+  int64_t seed = 0;       // seed of the first draw
+  bool in_units = false;  // times are units of a pass
   std::vector<SeedSample> strategies;
   std::vector<PairedTest> tests;  // between several strategies
   std::vector<std::string> warnings;

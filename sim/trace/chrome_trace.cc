@@ -91,6 +91,7 @@ class ChromeWriter {
     };
     add("wait_rule", WaitRuleName(program_.wait_rule));
     add("clock", origin.clock);
+    if (program_.in_units) add("time_unit", kUnitOfPass);
     add("given", absl::StrJoin(origin.given, " "));
     add("only_rank", origin.only_rank);
     if (program_.num_classes() > 1) {

@@ -22,6 +22,9 @@ inline constexpr absl::string_view kGapTimes = "gaps";
 inline constexpr absl::string_view kSimulatedClock = "simulated";
 inline constexpr absl::string_view kUnknownClock = "unknown";
 
+// The key "time_unit" of a trace whose seconds are units of a pass.
+inline constexpr absl::string_view kUnitOfPass = "unit";
+
 // What the counter "memory" counts: what a model says that a device's allocator
 // has to hold; what the executor has allocated.
 inline constexpr absl::string_view kAllocatorMemory = "allocator";
@@ -42,6 +45,8 @@ struct TraceOrigin {
   std::string dp_classes;
   std::string memory;       // "": unknown, or no such counter
   std::string activations;  // "": unknown, or no such counter
+  // What is called seconds is units of a pass that nobody has given a time.
+  bool in_units = false;
 
   bool Gave(absl::string_view times) const {
     return std::find(given.begin(), given.end(), times) != given.end();

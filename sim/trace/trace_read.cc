@@ -135,6 +135,7 @@ class Reader {
     origin.dp_classes = word("dp_classes");
     origin.memory = word("memory");
     origin.activations = word("activations");
+    origin.in_units = word("time_unit") == kUnitOfPass;
     return absl::OkStatus();
   }
 

@@ -55,9 +55,9 @@ const Arguments kSmall = {"simulate", "--schedule",     "1f1b", "--pp",
                           "fast",     "--json"};
 
 Arguments Explain(const std::string& what_if) {
-  return {"explain", "--schedule",     "1f1b", "--pp",
-          "2",       "--microbatches", "4",    "--p2p",
-          "1ms",     "--what-if",      what_if};
+  return {"explain", "--schedule", "1f1b", "--pp",  "2",   "--forward",
+          "1ms",     "--backward", "2ms",  "--p2p", "1ms", "--microbatches",
+          "4",       "--what-if",  what_if};
 }
 
 Arguments Small(const Arguments& more) {
@@ -80,12 +80,12 @@ TEST_CASE("cli: bad usage is exit 2 and named", "[cli]") {
       {{"simulate", "--pp"}, 2, {"--pp"}},
       {Small({"--pp", "4"}), 2, {"--pp is given twice"}},
       {Small({"extra.yaml", "more.yaml"}), 2, {"more.yaml"}},
-      {{"plan", "--model", "llama3-8b"}, 2, {"--global-batch"}},
+      {{"plan", "--model", "llama3-8b"}, 2, {"--system", "--analytic"}},
       {{"sweep"}, 2, {"--sweep: missing", "FIELD=VALUES"}},
       {{"sweep", "--sweep", "strategy.pp=1,x", "--json"},
        2,
        {"axis strategy.pp: value 'x'"}},
-      {{"explain"}, 2, {"schedule.name", "missing"}},
+      {{"explain"}, 2, {"strategy.pp", "missing"}},
       {Explain("X*2"), 2, {"--what-if: X", "p2p, network, optimizer"}},
       {Explain("W"), 2, {"--what-if: W", "NAME*FACTOR"}},
       {Explain("stage9*2"), 2, {"--what-if: stage9", "stages 0..1"}},
@@ -104,7 +104,7 @@ TEST_CASE("cli: bad usage is exit 2 and named", "[cli]") {
        2,
        {"--size: 5x5", "20 to 1000"}},
       {{"plot", "none.json", "--kind", "pie"}, 2, {"pie"}},
-      {{"execute"}, 2, {"schedule.name", "missing"}},
+      {{"execute"}, 2, {"strategy.pp", "missing"}},
       {{"execute", "--schedule", "1f1b", "--pp", "2", "--microbatches", "4"},
        2,
        {"model: missing", "--clock paced"}},
@@ -149,7 +149,7 @@ TEST_CASE("cli: impossible parameters are exit 2 and named", "[cli]") {
   CheckAll({
       {{"simulate", "/no/such.yaml"}, 2, {"/no/such.yaml"}},
       {{"simulate", "/"}, 2, {"/"}},
-      {{"simulate"}, 2, {"schedule.name: missing"}},
+      {{"simulate"}, 2, {"strategy.pp: missing"}},
       {{"simulate", "--schedule", "1f1b"}, 2, {"strategy.pp: missing"}},
       {{"simulate", "--schedule", "1f2b", "--pp", "2"},
        2,

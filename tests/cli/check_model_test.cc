@@ -52,7 +52,8 @@ TEST_CASE("check: counts activations as simulate does, in the same words",
   const Words runs[] = {
       {"simulate", "--schedule", file},
       {"simulate", "--schedule", file, "--held-until-weight", "0.25"},
-      {"simulate", "--schedule", file, "--model", "llama3-8b"},
+      {"simulate", "--schedule", file, "--model", "llama3-8b", "--forward",
+       "1ms", "--backward", "2ms"},
       {"simulate", estimated, "--schedule", file}};
   std::vector<double> held;
   for (size_t index = 0; index < 4; ++index) {
@@ -83,9 +84,9 @@ TEST_CASE("check: counts activations as simulate does, in the same words",
 TEST_CASE("check: --model tells what memory an order takes", "[cli]") {
   const TemporaryFolder folder;
   const std::string file = Schedule(folder, "1f1b");
-  const Json simulated =
-      RunJson({"simulate", "--schedule", file, "--model", "llama3-8b",
-               "--memory", "900GiB", "--engine", "fast"});
+  const Json simulated = RunJson(
+      {"simulate", "--schedule", file, "--model", "llama3-8b", "--memory",
+       "900GiB", "--engine", "fast", "--forward", "1ms", "--backward", "2ms"});
   const Json checked = RunJson({"check", file, "--model", "llama3-8b"});
   CHECK(checked["memory"]["ranks"] == simulated["memory"]["ranks"]);
   CHECK(!checked.contains("fits"));

@@ -87,8 +87,8 @@ TEST_CASE("cli: flags win over --set, and --set over the file", "[cli]") {
   CHECK(report["schedule"] == "gpipe");
 }
 
-TEST_CASE("cli: --help names every flag's path", "[cli]") {
-  const BinaryResult help = RunBinary({"simulate", "--help"});
+TEST_CASE("cli: --help all names every flag's path", "[cli]") {
+  const BinaryResult help = RunBinary({"simulate", "--help", "all"});
   CHECK(help.exit_code == 0);
   CHECK(help.err.empty());
   for (const ConfigFlag& flag : ConfigFlags()) {
@@ -144,7 +144,8 @@ TEST_CASE("cli: schedule prints forms that read back", "[cli]") {
   CHECK(absl::StrContains(RunBinary(With(build, {"--format", "svg"})).out,
                           "<svg"));
   // A file simulates as the schedule that it was made of.
-  const Arguments rest = {"--engine", "fast", "--json", "--p2p", "1ms"};
+  const Arguments rest = {"--engine",  "fast", "--json",     "--p2p", "1ms",
+                          "--forward", "1ms",  "--backward", "2ms"};
   const BinaryResult from_file =
       RunBinary(With({"simulate", "--schedule", file}, rest));
   const BinaryResult from_name = RunBinary(With(

@@ -197,7 +197,8 @@ TEST_CASE("cli: ways to execute that do not go together", "[cli][execute]") {
        {Case{"--replay-rank 2", "0 to 1, all"},
         Case{"--replay-rank one", "0 to 1, all"},
         Case{"--replay-rank 1", "how long the other ranks take"},
-        Case{"--replay-rank all --clock paced", "virtual or real"},
+        Case{"--replay-rank all --clock paced --forward 1ms --backward 2ms",
+             "virtual or real"},
         Case{"--green-contexts", "--device cuda"}}) {
     const BinaryResult run = Execute(more);
     INFO(says << run.err);

@@ -34,7 +34,7 @@ Words Plus(Words words, const Words& more) {
 // The flags in the help of a verb, "-o" and long ones.
 std::set<std::string> FlagsOf(const Words& verb) {
   std::set<std::string> flags;
-  const BinaryResult help = RunHere(Plus(verb, {"--help"}));
+  const BinaryResult help = RunHere(Plus(verb, {"--help", "all"}));
   for (const absl::string_view line : absl::StrSplit(help.out, '\n')) {
     if (!absl::StartsWith(line, "  -")) continue;
     for (const absl::string_view name :

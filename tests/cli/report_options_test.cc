@@ -173,7 +173,8 @@ TEST_CASE("cli: an empty --set takes a field of the file away", "[cli]") {
   const std::string config = folder.Write(
       "run.yaml",
       "schedule: {name: 1f1b}\nstrategy: {pp: 2, microbatches: 4}\n"
-      "costs: {p2p: 1ms, hop_bytes: 1KB}\nengine: fast\n");
+      "costs: {p2p: 1ms, hop_bytes: 1KB, uniform: {forward: 1ms, backward: "
+      "2ms}}\nengine: fast\n");
   CHECK(RunBinary({"simulate", config, "--system", "dgx-h100"}).exit_code == 2);
   const BinaryResult run = RunBinary(
       {"simulate", config, "--system", "dgx-h100", "--set", "costs.p2p="});
@@ -183,11 +184,29 @@ TEST_CASE("cli: an empty --set takes a field of the file away", "[cli]") {
 }
 
 TEST_CASE("cli: a shape needs no PCIe while nothing is copied", "[cli]") {
-  const BinaryResult run = RunBinary(
-      {"simulate", "--schedule", "1f1b", "--pp", "4", "--microbatches", "4",
-       "--engine", "fast", "--set", "system.shape=node", "--set",
-       "system.devices_per_node=4", "--set", "system.nvlink.bandwidth=100GBps",
-       "--set", "system.nvlink.latency=1us", "--hop-bytes", "1KB"});
+  const BinaryResult run = RunBinary({"simulate",
+                                      "--schedule",
+                                      "1f1b",
+                                      "--pp",
+                                      "4",
+                                      "--microbatches",
+                                      "4",
+                                      "--engine",
+                                      "fast",
+                                      "--set",
+                                      "system.shape=node",
+                                      "--set",
+                                      "system.devices_per_node=4",
+                                      "--set",
+                                      "system.nvlink.bandwidth=100GBps",
+                                      "--set",
+                                      "system.nvlink.latency=1us",
+                                      "--hop-bytes",
+                                      "1KB",
+                                      "--forward",
+                                      "1ms",
+                                      "--backward",
+                                      "2ms"});
   INFO(run.err);
   CHECK(run.exit_code == 0);
 }
@@ -196,7 +215,8 @@ TEST_CASE("cli: options without effect are warned of", "[cli]") {
   const BinaryResult run =
       Small({"--optimizer-time", "1ms", "--validation-time", "1ms",
              "--sequence", "64", "--hop-bytes", "1KB", "--offload-time", "1ms",
-             "--load-time", "1ms", "--gradient-bytes", "1KB"});
+             "--load-time", "1ms", "--gradient-bytes", "1KB", "--forward",
+             "1ms", "--backward", "2ms"});
   CHECK(run.exit_code == 0);
   for (const char* field :
        {"--optimizer-time: costs.optimizer_time", "costs.validation_time",

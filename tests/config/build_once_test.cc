@@ -24,6 +24,7 @@ TEST_CASE("prepare: every schedule is built once", "[config]") {
         config.strategy.pp = 4;
         config.strategy.vpp = vpp;
         config.strategy.microbatches = 8;
+        config.only_order = true;
         if (model) {
           config.model.preset = "gpt-tiny";
           config.strategy.split = LayerSplit::kBalanced;

@@ -69,7 +69,7 @@ TEST_CASE("reference: types, ranges and flags are the program's",
   CHECK(RowOf("model.hf").flag == RowOf("model.preset").flag);
   CHECK(RowOf("strategy.master_bytes_per_parameter").flag.empty());
 
-  const BinaryResult help = RunBinary({"simulate", "--help"});
+  const BinaryResult help = RunBinary({"simulate", "--help", "all"});
   for (const ConfigFlag& flag : ConfigFlags()) {
     INFO(flag.flag);
     CHECK(absl::StrContains(help.out, HelpOfFlag(flag)));
@@ -147,7 +147,7 @@ TEST_CASE("reference: defaults are the ones that hold",
   CHECK(tried > 50);
 }
 
-TEST_CASE("reference: without pass times each takes what it says",
+TEST_CASE("reference: without pass times each takes the same, a unit",
           "[config][docs]") {
   const std::vector<std::string> words = {
       "simulate", "--schedule", "zb-h1",          "--pp",
@@ -156,12 +156,15 @@ TEST_CASE("reference: without pass times each takes what it says",
   for (const char* field : {"forward", "backward_input", "backward_weight"}) {
     const std::string path = absl::StrCat("costs.uniform.", field);
     given.push_back("--set");
-    given.push_back(absl::StrCat(path, "=", RowOf(path).fallback));
+    given.push_back(absl::StrCat(path, "=1s"));
+    CHECK(absl::StartsWith(RowOf(path).fallback, "one unit"));
   }
   const auto expected = Json::parse(RunBinary(words).out);
   const auto found = Json::parse(RunBinary(given).out);
   CHECK(found["iteration_s"] == expected["iteration_s"]);
   CHECK(found["busy_s"] == expected["busy_s"]);
+  CHECK(found["time_unit"] == "s");
+  CHECK(expected["time_unit"] == "unit");
 }
 
 TEST_CASE("reference: list prints it as text, JSON and Markdown",

@@ -29,7 +29,7 @@ TEST_CASE("prepare: what does not fit together is refused by field",
     return absl::StrCat("schedule: {name: 1f1b}\nstrategy: {", fields, "}\n");
   };
   const std::vector<BadRun> table = {
-      {"", kBad, {"schedule.name: missing"}},
+      {"", kBad, {"strategy.pp: missing"}},
       {"schedule: {name: 1f1b}", kBad, {"strategy.pp: missing"}},
       {strategy("pp: 4"), kBad, {"strategy.microbatches: missing"}},
       {"schedule: {name: 1f2b}",

@@ -119,7 +119,7 @@ lists() {
   record lists/fields.md "$program" list fields --markdown
   for what in simulate schedule check list compare reproduce explain diagnose \
     plot init calibrate execute sweep plan; do
-    record "help/$what" "$program" "$what" --help
+    record "help/$what" "$program" "$what" --help all
   done
   for what in bash zsh fish; do record "help/$what" "$program" completion "$what"; done
   record help/man "$program" man

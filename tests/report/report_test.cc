@@ -143,6 +143,7 @@ TEST_CASE("report: JSON has every key and reads back exactly", "[report]") {
                                       "model",
                                       "system",
                                       "optimizer",
+                                      "time_unit",
                                       "waiting",
                                       "span_s",
                                       "busy_s",

@@ -13,7 +13,15 @@ absl::StatusOr<PreparedRun> PrepareText(const std::string& yaml) {
 }
 
 PreparedRun Prepared(const std::string& yaml) {
-  const absl::StatusOr<PreparedRun> run = PrepareText(yaml);
+  const absl::StatusOr<PreparedRun> run = [&]() -> absl::StatusOr<PreparedRun> {
+    absl::StatusOr<RunConfig> config = ReadConfig(yaml, "run.yaml");
+    if (!config.ok()) return config.status();
+    RunContext context;
+    absl::StatusOr<RunConfig> timed = WithTimes(*config, &context);
+    if (!timed.ok()) return timed.status();
+    config->only_order = !CheckTimed(*timed, &context).ok();
+    return Prepare(*config, &context);
+  }();
   INFO(run.status());
   REQUIRE(run.ok());
   return *run;

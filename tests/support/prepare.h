@@ -18,7 +18,7 @@ inline constexpr char kTimes[] =
 
 absl::StatusOr<PreparedRun> PrepareText(const std::string& yaml);
 
-// The same where it has to be OK.
+// The same where it has to be OK. Nobody has to say what passes take.
 PreparedRun Prepared(const std::string& yaml);
 
 // Is there a warning with `part` in it?

@@ -12,6 +12,7 @@
 #include "sim/base/json.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
+#include "sim/report/report.h"
 
 namespace pipewright {
 namespace {
@@ -87,6 +88,8 @@ absl::StatusOr<PredictedStep> PredictionOfReport(absl::string_view json,
                                "simulate --trace"));
   }
   out.step_s = *step;
+  const Json* const unit = report->find("time_unit");
+  out.in_units = unit != nullptr && *unit == TimeUnitName(/*in_units=*/true);
   out.tflops = number("tflops_per_device");
   const std::optional<double> tokens = number("tokens_per_s");
   const std::optional<double> devices = number("devices");

@@ -15,6 +15,7 @@ namespace pipewright {
 struct PredictedStep {
   std::string source;  // file
   double step_s = 0;
+  bool in_units = false;               // it is units of a pass
   std::optional<double> tokens_per_s;  // of a device
   std::optional<double> tflops;        // of a device
   std::optional<double> memory_bytes;  // the largest rank's

@@ -110,6 +110,7 @@ double Tornado(const Explanation& explanation, double top, Svg* svg) {
 std::string ExplanationSvg(const Explanation& explanation) {
   const StepExplanation& step = explanation.step;
   const Report& report = explanation.run.report;
+  const TimesInUnits units(report.in_units);
   const std::string title = absl::StrCat(
       report.schedule, ", pp ", report.pp, ", ", report.microbatches,
       " microbatches: where a step of ", FormatSeconds(step.step_s), " goes");

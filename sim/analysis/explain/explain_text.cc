@@ -147,6 +147,7 @@ Json PartsJson(const StepParts& parts) {
 
 std::string ExplanationToText(const Explanation& explanation) {
   const Report& report = explanation.run.report;
+  const TimesInUnits units(report.in_units);
   const StepExplanation& step = explanation.step;
   std::string out = absl::StrCat(
       report.schedule, ": pp ", report.pp, ", vpp ", report.vpp,
@@ -196,6 +197,7 @@ std::string ExplanationToJson(const Explanation& explanation) {
   }
   const Json out = {{"schedule", report.schedule},
                     {"engine", report.engine},
+                    {"time_unit", TimeUnitName(report.in_units)},
                     {"iteration_s", report.iteration_s},
                     {"step_s", step.step_s},
                     {"iteration", step.iteration},

@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "sim/base/quantity.h"
 #include "sim/report/format.h"
 #include "sim/report/svg_parts.h"
 
@@ -274,6 +275,7 @@ std::string Exact(double value) { return absl::StrFormat("%.17g", value); }
 }  // namespace
 
 std::string FigureSvg(const Figure& figure) {
+  const TimesInUnits units(figure.in_units);
   return FigureWriter(figure).Write();
 }
 
@@ -308,12 +310,14 @@ std::vector<size_t> ParetoFront(const Figure& figure) {
   return front;
 }
 
-AxisUnit UnitOf(const std::string& path, double largest) {
+bool IsTime(const std::string& path) {
   // The last part that has a unit in its name: peak_memory_bytes.max.
-  const bool seconds =
-      (absl::EndsWith(path, "_s") || absl::StrContains(path, "_s.")) &&
-      !absl::StrContains(path, "per_s");
-  if (seconds) {
+  return (absl::EndsWith(path, "_s") || absl::StrContains(path, "_s.")) &&
+         !absl::StrContains(path, "per_s");
+}
+
+AxisUnit UnitOf(const std::string& path, double largest) {
+  if (IsTime(path)) {
     const TimeUnit unit = UnitFor(largest);
     return {std::string(unit.name), unit.seconds};
   }

@@ -47,7 +47,8 @@ struct Figure {
   double width_mm = 120;
   double height_mm = 80;
   double font_pt = 8;
-  bool front = true;  // draws the Pareto front
+  bool front = true;      // draws the Pareto front
+  bool in_units = false;  // times are units of a pass
 };
 
 // Is more of it better (throughput), or less (times, bubbles, memory)?
@@ -56,6 +57,9 @@ bool MoreIsBetter(const std::string& path);
 // Indexes of the points that no other is better than in one axis and at least
 // as good as in the other, by x. Of equal points the first.
 std::vector<size_t> ParetoFront(const Figure& figure);
+
+// Does the path of a report lead to a time?
+bool IsTime(const std::string& path);
 
 // The unit of an axis, "ms" with 1e-3; "" with 1 where there is none.
 struct AxisUnit {

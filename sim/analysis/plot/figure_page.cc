@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "sim/analysis/plot/figure.h"
+#include "sim/base/quantity.h"
 #include "sim/report/format.h"
 #include "sim/report/html_parts.h"
 #include "sim/report/page_data.h"
@@ -191,6 +192,7 @@ std::string StaticTable(const Figure& figure) {
 }  // namespace
 
 std::string FigureHtml(const Figure& figure) {
+  const TimesInUnits units(figure.in_units);
   const std::string title =
       figure.title.empty()
           ? absl::StrCat(figure.y.path, " against ", figure.x.path)

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "sim/analysis/plot/figure.h"
 #include "sim/analysis/sweep/reader.h"
 #include "sim/analysis/sweep/result.h"
 #include "sim/base/error_parts.h"
@@ -247,6 +248,7 @@ class PointReader {
       AddMisfit();
       return absl::OkStatus();
     }
+    PW_RETURN_IF_ERROR(TakeUnit(report));
     if (!first_) first_ = report;
     PW_ASSIGN_OR_RETURN(const std::optional<double> x,
                         NumberAt(report, paths_.x));
@@ -301,6 +303,23 @@ class PointReader {
   }
 
  private:
+  // Units of a pass and seconds have no common axis.
+  absl::Status TakeUnit(const NamedReport& report) {
+    const Json* const unit = report.report.find("time_unit");
+    const bool in_units =
+        unit != nullptr && *unit == TimeUnitName(/*in_units=*/true);
+    const bool differs = first_ && in_units != out_->in_units;
+    out_->in_units = in_units;
+    for (const auto& [flag, path] :
+         {std::pair("--x", &paths_.x), std::pair("--y", &paths_.y)}) {
+      if (!differs || !IsTime(*path)) continue;
+      return BadValue(flag, *path,
+                      "a number that is no time: some reports are in units of "
+                      "a pass, as nobody gave times, and others in seconds");
+    }
+    return absl::OkStatus();
+  }
+
   const PointPaths& paths_;
   ReadPoints* const out_;
   std::optional<NamedReport> first_;

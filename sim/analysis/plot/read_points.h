@@ -28,7 +28,8 @@ struct PointPaths {
 
 struct ReadPoints {
   std::vector<FigurePoint> points;
-  int64_t without = 0;  // reports that lack x or y (a memory without a model)
+  int64_t without = 0;    // reports that lack x or y (a memory without a model)
+  bool in_units = false;  // times are units of a pass
   std::vector<std::string> warnings;
 };
 

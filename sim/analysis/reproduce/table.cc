@@ -149,6 +149,8 @@ absl::StatusOr<RunConfig> ConfigOf(const TableRow& row,
   PW_ASSIGN_OR_RETURN(RunConfig config, ReadConfig("", "", {fields}));
   // Messages name the fields alone.
   config.origins.clear();
+  // A row says all of its sizes, and some are about memory alone.
+  config.only_order = true;
   if (config.schedule.name) return config;
   // The plain schedules of Megatron-LM and of torchtitan (Schedule1F1B of
   // torch/distributed/pipelining/schedules.py) post the transfers of a forward

@@ -162,8 +162,23 @@ absl::StatusOr<std::unique_ptr<PlanSpace>> PlanSpace::Make(
                     "none: a plan chooses among the registered schedules");
   }
   PW_RETURN_IF_ERROR(CheckAxes(request));
+  PW_ASSIGN_OR_RETURN(request.base,
+                      WithTimes(std::move(request.base), context));
+  PW_RETURN_IF_ERROR(CheckTimed(request.base, context));
+  if (InUnits(request.base)) {
+    return MissingValue("costs.uniform.forward",
+                        "times of passes (--forward TIME --backward TIME), or "
+                        "a model on a system, which are estimated");
+  }
   TakeGivenAxes(&request);
   PW_RETURN_IF_ERROR(CheckGivenTimes(&request));
+  if (request.global_batch < 1 && GivesModel(request.base.model)) {
+    PW_ASSIGN_OR_RETURN(request.global_batch,
+                        UsualBatch(request.base, context));
+    request.base.notes.push_back(absl::StrCat(
+        "strategy.global_batch: none is given: ", request.global_batch,
+        " samples", kOfUsualBatch, "--global-batch N)"));
+  }
   if (request.global_batch < 1) {
     return MissingValue("--global-batch", "samples of a step, from 1 on");
   }

@@ -1,0 +1,125 @@
+// What stands behind a verb: a configuration, a model, a framework's file.
+#include "sim/cli/given_form.h"
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "tests/support/json.h"
+#include "tests/support/paths.h"
+#include "tests/support/run_binary.h"
+#include "tests/support/run_here.h"
+
+namespace pipewright::given_form_test {
+namespace {
+
+using testing::BinaryResult;
+using testing::Json;
+using testing::RunHere;
+using testing::SourcePath;
+using testing::TemporaryFolder;
+using Words = std::vector<std::string>;
+
+GivenForm Form(const std::string& given) {
+  const absl::StatusOr<GivenForm> form = FormOf(given);
+  INFO(given << ": " << form.status());
+  REQUIRE(form.ok());
+  return *form;
+}
+
+constexpr char kHuggingFace[] =
+    R"({"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336,
+        "num_attention_heads": 32, "num_key_value_heads": 8,
+        "num_hidden_layers": 32, "vocab_size": 128256,
+        "max_position_embeddings": 8192, "tie_word_embeddings": false})";
+
+TEST_CASE("given: files of frameworks are told from configurations", "[cli]") {
+  int files = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(SourcePath("tests/foreign/files"))) {
+    const std::string path = entry.path().string();
+    INFO(path);
+    CHECK(Form(path) == GivenForm::kFramework);
+    ++files;
+  }
+  CHECK(files > 20);
+  const TemporaryFolder folder;
+  for (const std::string what : {"run", "system", "sweep"}) {
+    const std::string yaml = folder.Path(absl::StrCat(what, ".yaml"));
+    const std::string path =
+        what == "system" ? folder.Path("system.textproto") : yaml;
+    REQUIRE(RunHere({"init", what, "-o", path}).exit_code == 0);
+    CHECK(Form(path) == GivenForm::kConfiguration);
+  }
+  CHECK(Form(folder.Write("a.json", R"({"strategy": {"pp": 4}})")) ==
+        GivenForm::kConfiguration);
+  CHECK(Form(folder.Write("plain", "---\nstrategy: {pp: 4}\n")) ==
+        GivenForm::kConfiguration);
+  CHECK(Form(folder.Path("absent.yaml")) == GivenForm::kConfiguration);
+  CHECK(Form(folder.Write("config.json", kHuggingFace)) ==
+        GivenForm::kHuggingFace);
+  CHECK(Form(folder.Path("")) == GivenForm::kHuggingFace);
+  CHECK(Form("llama3-8b") == GivenForm::kPreset);
+  CHECK(Form("Qwen/Qwen3-8B") == GivenForm::kHuggingFace);
+}
+
+TEST_CASE("given: a model stands where a configuration does", "[cli]") {
+  const TemporaryFolder folder;
+  folder.Write("config.json", kHuggingFace);
+  const Words rest = {"--system", "dgx-h100", "--microbatches", "8",     "--pp",
+                      "8",        "--engine", "fast",           "--json"};
+  const auto with = [&](Words words) {
+    words.insert(words.begin(), "simulate");
+    words.insert(words.end(), rest.begin(), rest.end());
+    const BinaryResult run = RunHere(words);
+    INFO(run.err);
+    REQUIRE(run.exit_code == 0);
+    return Json::parse(run.out);
+  };
+  const Json flag = with({"--model", "llama3-8b"});
+  CHECK(with({"llama3-8b"}) == flag);
+  for (const std::string& path :
+       {folder.Path("config.json"), folder.Path("")}) {
+    const Json report = with({path});
+    CHECK(report["iteration_s"] == flag["iteration_s"]);
+    CHECK(report["model"] == path);
+  }
+  const std::string script =
+      SourcePath("tests/foreign/files/deepspeed_pipeline.json");
+  const Words args = {"--model", "llama3-8b", "--dp", "1"};
+  Words plain = {script};
+  plain.insert(plain.end(), args.begin(), args.end());
+  Words named = {"--from-args", script};
+  named.insert(named.end(), args.begin(), args.end());
+  plain.insert(plain.begin(), "simulate");
+  named.insert(named.begin(), "simulate");
+  for (Words* const words : {&plain, &named}) {
+    words->insert(words->end(), {"--system", "dgx-h100", "--json"});
+  }
+  const BinaryResult one = RunHere(plain);
+  CHECK(absl::StrContains(one.out, "iteration_s"));
+  CHECK(one.out == RunHere(named).out);
+}
+
+TEST_CASE("given: what is neither a file nor a model is refused", "[cli]") {
+  const BinaryResult typo =
+      RunHere({"simulate", "lama3-8b", "--system", "dgx-h100"});
+  CHECK(typo.exit_code == 2);
+  CHECK(absl::StrContains(typo.err, "did you mean 'llama3-8b'?"));
+  const BinaryResult twice = RunHere(
+      {"plan", "llama3-8b", "--model", "llama3-70b", "--system", "dgx-h100"});
+  CHECK(twice.exit_code == 2);
+  CHECK(absl::StrContains(twice.err, "beside --model"));
+  const std::string script =
+      SourcePath("tests/foreign/files/deepspeed_pipeline.json");
+  const BinaryResult sweep =
+      RunHere({"sweep", script, "--sweep", "strategy.pp=1,2"});
+  CHECK(sweep.exit_code == 2);
+  CHECK(absl::StrContains(sweep.err, "no framework's file"));
+}
+
+}  // namespace
+}  // namespace pipewright::given_form_test

@@ -70,7 +70,7 @@ costs:
   held_until_weight: 1    # part of the activations that B leaves to W
   # pair_factor: 0.8      # time of an overlapped pair (X&Y) over X and Y in turn
 
-engine: simgrid           # simgrid, fluid, fast
+# engine: fast            # simgrid, fluid, fast; default: simgrid, fluid if large
 # iterations: 1           # default: until the period is constant, at most 8
 )";
 

@@ -526,8 +526,9 @@ void AddList(CLI::App* app, Action* action) {
       ->type_name("DIR_OR_FILE")
       ->group("Output");
   list->files.AddTo(verb, "--simgrid-platform",
-                    "a system as a platform file of SimGrid: hosts, links and "
-                    "routes, as engine simgrid has them",
+                    "a system as a platform file of SimGrid: its hosts, links "
+                    "and whole routes (engine simgrid leaves out links that "
+                    "cannot bind)",
                     FileFormat::kXml);
   list->config.AddTo(verb, ConfigOptions::File::kOption,
                      {"--system", "--pp", "--microbatches", "--forward",

@@ -62,12 +62,6 @@ absl::Status CheckEngineNames(const RunConfig& config,
     return Prefix(config.Field("network"),
                   UnknownName("network model", network, {"fluid", "native"}));
   }
-  if (config.network && config.engine && *config.engine != "simgrid") {
-    return BadValue(config.Field("network"), network,
-                    absl::StrCat("nothing with engine ", *config.engine,
-                                 "; it is a word of older files that goes with "
-                                 "engine simgrid alone"));
-  }
   return absl::OkStatus();
 }
 

@@ -81,12 +81,14 @@ absl::StatusOr<PreparedRun> PrepareAlike(const RunConfig& as_given,
   PW_RETURN_IF_ERROR(CheckEngineNames(given, run.engine));
   if (given.network) {
     // What the two words meant beside engine simgrid, or the default engine.
-    run.engine = *given.network == "fluid" ? "fluid" : "simgrid";
+    const bool counts = given.engine.value_or("simgrid") == "simgrid";
+    if (counts) run.engine = *given.network == "fluid" ? "fluid" : "simgrid";
     run.config.engine = run.engine;
     run.config.network.reset();
     run.warnings.push_back(absl::StrCat(
-        "network: ", *given.network,
-        " is an older word for engine: ", run.engine, ", which runs"));
+        "network: ", *given.network, " is an older word",
+        counts ? " for engine: " : " without effect on engine: ", run.engine,
+        ", which runs"));
   }
   PW_ASSIGN_OR_RETURN(run.sequences, PrepareSequences(given, context));
   RunConfig config = WithSequences(run.config, run.sequences);

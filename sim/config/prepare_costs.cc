@@ -202,8 +202,10 @@ absl::StatusOr<std::optional<AnalyticOptions>> PrepareAnalytic(
                     FormatSeconds(*config.costs.analytic_launch_s),
                     absl::StrCat("0 to ", limits::kMostLaunchSeconds, " s"));
   }
-  options.launch_s = config.costs.analytic_launch_s.value_or(
-      LaunchSecondsOf(*spec, options.kernels));
+  // What was measured of a process is of Megatron-LM's.
+  const bool is_deepspeed = config.strategy.framework == Framework::kDeepSpeed;
+  options.launch_s = config.costs.analytic_launch_s.value_or(LaunchSecondsOf(
+      *spec, is_deepspeed ? FrameworkKernels::kEager : options.kernels));
   options.contention =
       config.costs.analytic_contention.value_or(ContentionOf(*spec));
   options.slowest_energy = EnergyOfSlowest(

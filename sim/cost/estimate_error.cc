@@ -359,7 +359,6 @@ std::string UnmeasuredKind(const ModelSpec& model, const TrainingSpec& training,
     return "experts with context parallelism";
   }
   if (training.precision == Precision::kFp8Block) return "fp8 by blocks";
-  if (model.lora_rank > 0) return "adapters (LoRA)";
   if (!model.causal) return "attention without a causal mask";
   if (training.slices > 1) return "sequences in slices";
   return "";
@@ -412,6 +411,11 @@ RatioInterval EstimateError(const BlockPrices& prices,
         (parts.grouped_s + parts.small_s + parts.collectives_s) / all_s;
     squares.Add(std::log1p(concerned * (load - 1) / load));
     unknown.push_back("how uneven natural routing is");
+  }
+  if (model.lora_rank > 0) {
+    unknown.push_back(
+        "what frozen weights save (steps of adapters that do not count took "
+        "less, docs/validation.md)");
   }
   const double grouped = parts.grouped_s / all_s;
   const bool on_hopper = prices.options().device.architecture == "hopper";

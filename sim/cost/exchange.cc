@@ -26,6 +26,12 @@ constexpr double kOnceOfCards = 0.93;
 constexpr double kOnceNotHidden = 0.4;
 constexpr double kCopiesOfCards = 0.87;
 constexpr double kCopiesStart = 0.2e-3;
+constexpr double kCopiesStartBytes = 64 << 20;
+
+// What these rates are of; parts of a context go at the links' own.
+bool IsOfExperts(const OpComm& comm) {
+  return comm.group == CommGroup::kExpert;
+}
 
 // How many of `places` places `copies` copies meet, each put evenly.
 double Distinct(double places, double copies) {
@@ -83,11 +89,16 @@ double ExchangeSeconds(const AnalyticOptions& options, const OpComm& comm,
   const double longest_s = *std::max_element(moving.begin(), moving.end());
   const double links_s = moving[static_cast<int>(LinkKind::kNvlink)];
   if (group.nodes == 1) return longest_s + start_s;
+  if (!IsOfExperts(comm)) return longest_s + start_s + group.latency_s;
   if (comm.copies <= 0) {
-    return longest_s + std::max(start_s, kCopiesStart) + group.latency_s;
+    const double part = std::min(1.0, comm.bytes / kCopiesStartBytes);
+    return longest_s + std::max(start_s, part * kCopiesStart) + group.latency_s;
   }
-  const double shared_s = longest_s > links_s ? kOnceNotHidden * links_s : 0;
-  return longest_s + shared_s + start_s + group.latency_s;
+  const double between_s =
+      std::max(moving[static_cast<int>(LinkKind::kCard)],
+               moving[static_cast<int>(LinkKind::kFabric)]);
+  return longest_s + kOnceNotHidden * std::min(links_s, between_s) + start_s +
+         group.latency_s;
 }
 
 LinkSeconds AllToAllSeconds(const AnalyticOptions& options, const OpComm& comm,
@@ -105,8 +116,10 @@ LinkSeconds AllToAllSeconds(const AnalyticOptions& options, const OpComm& comm,
   if (sent.nvlink > 0) on(LinkKind::kNvlink) = sent.nvlink / nvlink;
   if (nodes == 1) return seconds;
   // Between nodes each device has its own part of the cards.
-  on(LinkKind::kCard) = sent.nic / (network.nic_bytes_per_s *
-                                    (once ? kOnceOfCards : kCopiesOfCards));
+  const double of_cards = !IsOfExperts(comm) ? 1
+                          : once             ? kOnceOfCards
+                                             : kCopiesOfCards;
+  on(LinkKind::kCard) = sent.nic / (network.nic_bytes_per_s * of_cards);
   const double of_node = static_cast<double>(ranks) / nodes;
   on(LinkKind::kFabric) = sent.nic / (ranks - of_node) *
                           network.between[static_cast<int>(comm.group)].pair_s;

@@ -95,8 +95,8 @@ absl::StatusOr<std::vector<double>> WholeFactors(
     return absl::UnimplementedError(absl::StrCat(
         "engine simgrid: transfers cross link ", cluster.links()[link].name,
         " with ", least, " to ", *flows[link].rbegin(),
-        " flows each, and SimGrid knows only whole ones (multiples of one "
-        "number, at most ",
+        " flows each (parts of a host's memory, or strategy.dispatch: once), "
+        "and SimGrid knows only whole ones (multiples of one number, at most ",
         kMostTimes, "); engine fluid knows all"));
   }
   return factors;
@@ -177,16 +177,14 @@ class SimgridTransport : public EventTransport {
     if (activity.kind == EventRun::Activity::Kind::kTimer) {
       return module_.set_timer(clock_, std::max(date_s, now_s_), code);
     }
-    const bool again = EndBefore(code);
+    EndBefore(code);
     uint32_t number = 0;
     if (activity.kind == EventRun::Activity::Kind::kExec) {
       number =
           module_.start_exec(clock_, hosts_.Of(activity.from), seconds, code);
-      execs_ += again ? 0 : 1;
     } else {
       const auto [from, to] = EndsOf(activity);
       number = module_.start_delay(clock_, from, to, seconds, code);
-      comms_ += again ? 0 : 1;
     }
     if (EventTimers::KindOf(code) == EventKind::kBesideEnd) {
       beside_[EventTimers::IndexOf(code)] = number;
@@ -196,7 +194,6 @@ class SimgridTransport : public EventTransport {
   void StartFlow(int source, double bytes, double, uint32_t transfer) override {
     const auto [from, to] = EndsOf(run_->ActivityOf(run_->transfer(transfer)));
     module_.start_comm(clock_, from, to, source, bytes, kFlow | transfer);
-    ++comms_;
   }
 
   // Activities are all that keeps SimGrid going; EventRun ignores those that
@@ -204,8 +201,9 @@ class SimgridTransport : public EventTransport {
   void Stop() override {}
 
   void Count(RunSummary* summary) const {
-    summary->execs = execs_;
-    summary->comms = comms_;
+    const SimgridCounts ended = module_.ended(clock_);
+    summary->execs = ended.execs;
+    summary->comms = ended.comms;
   }
 
  private:
@@ -223,15 +221,14 @@ class SimgridTransport : public EventTransport {
     run_->OnTimer(code, now_s);
   }
 
-  // True if this is what is left of something that runs, whose pace changes.
-  bool EndBefore(uint64_t code) {
-    if (EventTimers::KindOf(code) != EventKind::kBesideEnd) return false;
+  // What is left of something that runs, whose pace changes, starts anew.
+  void EndBefore(uint64_t code) {
+    if (EventTimers::KindOf(code) != EventKind::kBesideEnd) return;
     const uint32_t item = EventTimers::IndexOf(code);
     if (beside_.size() <= item) beside_.resize(item + 1, kNone);
-    if (beside_[item] == kNone) return false;
+    if (beside_[item] == kNone) return;
     module_.cancel(clock_, beside_[item]);
     run_->Forget();
-    return true;
   }
 
   std::pair<int32_t, int32_t> EndsOf(const EventRun::Activity& activity) const {
@@ -245,15 +242,31 @@ class SimgridTransport : public EventTransport {
   const SimgridHosts& hosts_;
   EventRun* const run_;
   double now_s_ = 0;
-  int64_t execs_ = 0;
-  int64_t comms_ = 0;
   std::vector<uint32_t> beside_;  // [item of Interference] its activity
   SimgridClock* clock_ = nullptr;
 };
 
+// SimGrid's dates are exact to a picosecond: shorter passes would be lost.
+absl::Status CheckLengths(const Program& program) {
+  constexpr double kLeast_s = 1e-9;
+  for (int index = 0; index < program.num_classes(); ++index) {
+    for (const RankProgram& rank : program.dp_class(index).ranks) {
+      for (const Lane& lane : rank.lanes) {
+        if (lane.seconds <= 0 || lane.seconds >= kLeast_s) continue;
+        return absl::UnimplementedError(
+            absl::StrCat("engine simgrid: a pass of ", lane.seconds,
+                         " s, and SimGrid's clock steps in picoseconds: at "
+                         "least 1e-9 s; engine fluid knows all"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<RunSummary> RunHere(const SimgridModule& module,
                                    const Program& program,
                                    const EngineOptions& options) {
+  PW_RETURN_IF_ERROR(CheckLengths(program));
   try {
     EventRun run(program, options);
     const SimgridHosts hosts(program);

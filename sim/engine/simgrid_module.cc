@@ -86,6 +86,7 @@ struct SimgridClock {
   }
 
   void Run() { engine_->run(); }
+  const SimgridCounts& ended() const { return ended_; }
 
   uint32_t StartExec(int32_t host, double seconds, uint64_t code) {
     sg::ExecPtr exec = sg::Exec::init();
@@ -185,6 +186,8 @@ struct SimgridClock {
   void End(const sg::Activity& activity) {
     const auto data = reinterpret_cast<uintptr_t>(activity.get_data<void>());
     if (data == 0) return;
+    const bool is_exec = dynamic_cast<const sg::Exec*>(&activity) != nullptr;
+    ++(is_exec ? ended_.execs : ended_.comms);
     const auto number = static_cast<uint32_t>(data - 1);
     // 3.32 uses the activity after this callback: it lives until the next.
     grave_ = std::move(running_[number].activity);
@@ -204,6 +207,7 @@ struct SimgridClock {
   std::vector<Links> delay_routes_;  // [host] that sends
   std::vector<Running> running_;
   std::vector<uint32_t> free_;
+  SimgridCounts ended_;
   sg::ActivityPtr grave_;
   std::vector<sg::ActivityPtr> cancelled_;
 };
@@ -244,6 +248,7 @@ pipewright_simgrid() {
       .set_timer = [](SimgridClock* clock, double date_s,
                       uint64_t code) { clock->SetTimer(date_s, code); },
       .run = [](SimgridClock* clock) { clock->Run(); },
+      .ended = [](const SimgridClock* clock) { return clock->ended(); },
   };
   return &module;
 }

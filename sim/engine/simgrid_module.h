@@ -13,7 +13,7 @@
 namespace pipewright {
 
 // To be raised with every change of this file.
-constexpr int32_t kSimgridModuleAbi = 3;
+constexpr int32_t kSimgridModuleAbi = 4;
 
 // What SimGrid's clock calls; `run` is handed back.
 struct SimgridCalls {
@@ -41,6 +41,12 @@ struct SimgridPlatform {
   double largest_bytes = 0;                      // in a Comm
 };
 
+// Activities that SimGrid has run to their end.
+struct SimgridCounts {
+  int64_t execs = 0;
+  int64_t comms = 0;
+};
+
 struct SimgridClock;
 
 // Each `start` runs from now on, and returns a number for `cancel`.
@@ -65,6 +71,7 @@ struct SimgridModule {
   void (*set_timer)(SimgridClock* clock, double date_s, uint64_t code);
   // Until there are no activities and timers.
   void (*run)(SimgridClock* clock);
+  SimgridCounts (*ended)(const SimgridClock* clock);
 };
 
 // The module exports this one function under the name below.

@@ -138,6 +138,8 @@ void MegatronArgs::Experts() {
     Flag("moe-token-dispatcher-type alltoall");
   }
   Hold("strategy.dispatch");
+  if (execution.fused_permutation) Flag("moe-permute-fusion");
+  Hold("strategy.fused_permutation");
   if (execution.overlap_experts) {
     Flag("overlap-moe-expert-parallel-comm");
     Hold("strategy.overlap_experts");

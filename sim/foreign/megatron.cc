@@ -632,7 +632,8 @@ class MegatronFile {
       keys_.Unused(ExpertIds(), "without experts");
       keys_.Unused({"moe_ffn_hidden_size", "moe_layer_freq",
                     "expert_model_parallel_size", "expert_tensor_parallel_size",
-                    "moe_token_dispatcher_type", "moe_grouped_gemm"},
+                    "moe_token_dispatcher_type", "moe_grouped_gemm",
+                    "moe_permute_fusion"},
                    "without experts");
       return;
     }
@@ -670,6 +671,13 @@ class MegatronFile {
       keys_.NotModelled("moe_grouped_gemm",
                         "without it experts run one after the other; grouped "
                         "products are taken");
+    }
+    const char* const fused = keys_.On("moe_permute_fusion") ? "true" : "false";
+    if (keys_.Has("moe_permute_fusion")) {
+      keys_.Set("strategy.fused_permutation", fused, "moe_permute_fusion");
+    } else {
+      keys_.SetDefault("strategy.fused_permutation", fused,
+                       "no moe_permute_fusion");
     }
     if (!keys_.Has("moe_router_group_topk")) {
       keys_.Unused({"moe_router_num_groups"}, "without moe_router_group_topk");

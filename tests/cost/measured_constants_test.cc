@@ -240,6 +240,7 @@ double LaunchesOf(const ExperimentRow& row) {
   training.execution.overlap_tensor = NumberIn(row, "overlap_tensor") > 0;
   AnalyticOptions options;
   options.device = *FindDevice(row.at("device"));
+  options.launch_s = LaunchSecondsOf(options.device, FrameworkKernels::kFused);
   double launches = 0;
   for (const ModelOp& op :
        BlockOps(model, training, BlockKind::kDenseLayer, 0)) {
@@ -257,8 +258,11 @@ TEST_CASE("measured: a launch in a process of Megatron-LM", "[cost]") {
   std::map<std::string, std::vector<double>> longest;
   for (const ExperimentRow& row : ExperimentRows("megatron_host/runs.csv")) {
     const double pp = NumberIn(row, "pp");
-    const double passes =
-        (NumberIn(row, "microbatches") + pp - 1) * NumberIn(row, "layers") / pp;
+    // A virtual stage of one layer (vp1), or all layers of a rank.
+    const double layers = NumberIn(row, "layers") / pp;
+    const double bubble =
+        (pp - 1) * (absl::StrContains(row.at("test"), "_vp1") ? 1 : layers);
+    const double passes = NumberIn(row, "microbatches") * layers + bubble;
     const double launch =
         std::log(NumberIn(row, "seconds_least") / passes / LaunchesOf(row));
     all[row.at("device")].push_back(launch);

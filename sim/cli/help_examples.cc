@@ -15,7 +15,7 @@ const std::map<std::string, Examples, std::less<>>& AllExamples() {
   static const auto* const all = new std::map<std::string, Examples,
                                               std::less<>>{
       {"",
-       {{"simulate gpt2-xl --system dgx-h100", "how fast, on one node"},
+       {{"simulate llama3-8b --system dgx-h100 --pp 4 --tp 2", "how fast"},
         {"plan llama3-8b --system dgx-h100 --nodes 2", "the fastest layout",
          false},
         {"simulate --schedule zb-h1 --pp 4 --microbatches 8",
@@ -23,7 +23,7 @@ const std::map<std::string, Examples, std::less<>>& AllExamples() {
         {"list schedules", "also models, systems, devices"},
         {"help simulate", "a verb, or a topic"}}},
       {"simulate",
-       {{"simulate gpt2-xl --system dgx-h100", "one node, all by default"},
+       {{"simulate llama3-8b --system dgx-h100 --pp 4 --tp 2", "one node"},
         {"simulate llama3-70b --system dgx-h100 --nodes 8 --pp 4 --tp 8 "
          "--global-batch 512",
          "degrees and batch"},

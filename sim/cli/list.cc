@@ -480,6 +480,7 @@ struct List {
       return DrawTopologies(svg, config, &files);
     }
     if (files.wanted("--simgrid-platform")) {
+      PW_RETURN_IF_ERROR(files.Check());
       if (what != "topologies" || json || files.wanted("--html")) {
         return FieldError(
             "--simgrid-platform",

@@ -86,9 +86,11 @@ absl::StatusOr<PreparedRun> PrepareAlike(const RunConfig& as_given,
     run.config.engine = run.engine;
     run.config.network.reset();
     run.warnings.push_back(absl::StrCat(
-        "network: ", *given.network, " is an older word",
-        counts ? " for engine: " : " without effect on engine: ", run.engine,
-        ", which runs"));
+        given.Field("network"),
+        counts ? absl::StrCat(": ", *given.network,
+                              " is an older word for engine: ", run.engine,
+                              ", which runs")
+               : absl::StrCat(" has no effect with engine ", run.engine)));
   }
   PW_ASSIGN_OR_RETURN(run.sequences, PrepareSequences(given, context));
   RunConfig config = WithSequences(run.config, run.sequences);

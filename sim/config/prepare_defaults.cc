@@ -135,7 +135,8 @@ absl::Status TakeDegrees(bool has_model, RunContext* context,
 
 absl::Status TakeUsualBatch(RunContext* context, RunConfig* config) {
   StrategyChoice& strategy = config->strategy;
-  if (strategy.microbatches || strategy.global_batch ||
+  // A framework's file has a batch of its own, or says why it is not known.
+  if (strategy.microbatches || strategy.global_batch || strategy.framework ||
       !strategy.dp_classes.microbatches.empty() ||
       GivesLengths(config->sequences)) {
     return absl::OkStatus();
@@ -168,18 +169,20 @@ absl::StatusOr<int64_t> UsualBatch(const RunConfig& config,
   // Replicas on all devices share it evenly.
   PW_ASSIGN_OR_RETURN(const int per_node, DevicesOfNode(config, context));
   const int64_t devices = int64_t{per_node} * config.system.nodes.value_or(1);
-  return devices > samples ? samples : samples - samples % devices;
+  return devices > samples ? devices : samples - samples % devices;
 }
 
 absl::StatusOr<RunConfig> WithTimes(RunConfig config, RunContext* context) {
-  if (!InUnits(config) || !GivesModel(config.model) ||
+  if (!InUnits(config) || config.only_order || !GivesModel(config.model) ||
       !NamesSystem(config.system)) {
     return config;
   }
   PW_ASSIGN_OR_RETURN(const std::string device, DeviceOfNode(config, context));
   if (FindDevice(device).ok()) {
     config.costs.analytic = true;
-    config.defaulted.push_back("costs.analytic");
+    Note(absl::StrCat("costs: no times are given: estimated for ", device,
+                      " (--analytic)"),
+         {"costs.analytic"}, &config);
   }
   return config;
 }

@@ -160,7 +160,10 @@ constexpr Condition kConditions[] = {
     {"several nodes",
      [](const Facts& facts) {
        const StrategyChoice& strategy = facts.run.config.strategy;
-       return SpansNodes(facts) || (strategy.global_batch && !strategy.dp);
+       const std::vector<std::string>& defaulted = facts.run.config.defaulted;
+       // Nodes may say how many replicas there are.
+       return SpansNodes(facts) || (strategy.global_batch && !strategy.dp) ||
+              std::count(defaulted.begin(), defaulted.end(), "strategy.dp") > 0;
      },
      "while all ranks are on one node"},
     {"several chunks",

@@ -26,7 +26,6 @@ constexpr double kOnceOfCards = 0.93;
 constexpr double kOnceNotHidden = 0.4;
 constexpr double kCopiesOfCards = 0.87;
 constexpr double kCopiesStart = 0.2e-3;
-constexpr double kCopiesStartBytes = 64 << 20;
 
 // What these rates are of; parts of a context go at the links' own.
 bool IsOfExperts(const OpComm& comm) {
@@ -91,8 +90,7 @@ double ExchangeSeconds(const AnalyticOptions& options, const OpComm& comm,
   if (group.nodes == 1) return longest_s + start_s;
   if (!IsOfExperts(comm)) return longest_s + start_s + group.latency_s;
   if (comm.copies <= 0) {
-    const double part = std::min(1.0, comm.bytes / kCopiesStartBytes);
-    return longest_s + std::max(start_s, part * kCopiesStart) + group.latency_s;
+    return longest_s + std::max(start_s, kCopiesStart) + group.latency_s;
   }
   const double between_s =
       std::max(moving[static_cast<int>(LinkKind::kCard)],

@@ -52,11 +52,18 @@ constexpr ModuleWork kEightBitModule = {2.00, 5.80};
 // us. Shared by its two products. [kernel file]
 constexpr ModuleWork kFusedExperts = {16, 28};
 
+// Seconds of a launch; if none take time, those that would.
+double UnitOf(const AnalyticOptions& options) {
+  return options.launch_s > 0
+             ? options.launch_s
+             : LaunchSecondsOf(options.device, options.kernels);
+}
+
 // One product of a group, launched by C++, in launches: no Python slows it.
 // Assumed: a cast of one expert's rows takes as much, as it allocates as many
 // tensors (NVIDIA/TransformerEngine, issue 1499).
 double OfGroup(const AnalyticOptions& options) {
-  return options.launch_s > 0 ? kGroupSeconds / options.launch_s : 0;
+  return kGroupSeconds / UnitOf(options);
 }
 
 // What rows of experts that are not sorted by fused kernels take besides:
@@ -153,7 +160,7 @@ double SortingLaunches(const AnalyticOptions& options,
   const double pieces_s =
       op.chunks * (is_forward ? kPieceForward : kPieceBackward);
   return kOfKernel * (is_forward ? kSortedForward : kSortedBackward) / 2 +
-         (options.launch_s > 0 ? pieces_s / options.launch_s : 0);
+         pieces_s / UnitOf(options);
 }
 
 // Is what the module of a product takes measured as a whole, kernels included?

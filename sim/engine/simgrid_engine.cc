@@ -248,7 +248,7 @@ class SimgridTransport : public EventTransport {
 
 // SimGrid's dates are exact to a picosecond: shorter passes would be lost.
 absl::Status CheckLengths(const Program& program) {
-  constexpr double kLeast_s = 1e-9;
+  constexpr double kLeast_s = 1e-10;
   for (int index = 0; index < program.num_classes(); ++index) {
     for (const RankProgram& rank : program.dp_class(index).ranks) {
       for (const Lane& lane : rank.lanes) {
@@ -256,7 +256,7 @@ absl::Status CheckLengths(const Program& program) {
         return absl::UnimplementedError(
             absl::StrCat("engine simgrid: a pass of ", lane.seconds,
                          " s, and SimGrid's clock steps in picoseconds: at "
-                         "least 1e-9 s; engine fluid knows all"));
+                         "least 1e-10 s; engine fluid knows all"));
       }
     }
   }

@@ -92,6 +92,8 @@ std::map<std::string, Call> Calls(const TemporaryFolder& folder) {
        {{"calibrate", "--model", "gpt-tiny", "--merge", profile}, {profile}}},
       {"calibrate coverage",
        {{"calibrate", "coverage", profile, other}, {profile, other}}},
+      {"calibrate system",
+       {{"calibrate", "system", profile, "--system", "dgx-h100"}, {profile}}},
       {"calibrate import",
        {{"calibrate", "import", "--kineto", first, "--nccl-tests", second,
          "--nvbandwidth", model, "--model", "gpt-tiny"},

@@ -29,6 +29,7 @@ using testing::WordsOf;
 BinaryResult Simulate(const std::string& options) {
   return RunBinary(WordsOf(
       absl::StrCat("simulate --schedule 1f1b --pp 4 --microbatches 8 --p2p 1ms "
+                   "--forward 1ms --backward 2ms "
                    "--iterations 3 --engine fast ",
                    options)));
 }

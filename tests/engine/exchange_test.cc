@@ -280,9 +280,10 @@ PassExchange Estimated(const AllToAll& of) {
   options.network = {.devices_per_node = of.of_node,
                      .nvlink_bytes_per_s = 64,
                      .nic_bytes_per_s = kCard};
+  // Not of experts, whose rates are measured.
   return ExchangeOf(options, {},
                     {.kind = CommKind::kAllToAll,
-                     .group = CommGroup::kExpert,
+                     .group = CommGroup::kContext,
                      .members = of.members(),
                      .bytes = of.buffer});
 }

@@ -350,10 +350,12 @@ TEST_CASE("arguments: the model in Megatron's flags", "[foreign]") {
             {"model.shared_ffn_hidden", "2816"},
             {"model.bias", "false"},
             {"model.qkv_bias", "false"},
-            {"strategy.dispatch", "all-to-all"}}},
+            {"strategy.dispatch", "all-to-all"},
+            {"strategy.fused_permutation", "false"}}},
           {layers + "--num-experts 64 --moe-layer-freq '([0]*2+[1]*5)' "
                     "--moe-token-dispatcher-type flex --disable-bias-linear "
-                    "--moe-grouped-gemm --expert-model-parallel-size 4",
+                    "--moe-grouped-gemm --moe-permute-fusion "
+                    "--expert-model-parallel-size 4",
            {{"model.experts", "64"},
             {"model.experts_per_token", "2"},
             {"model.expert_ffn_hidden", "256"},
@@ -361,7 +363,8 @@ TEST_CASE("arguments: the model in Megatron's flags", "[foreign]") {
             {"model.bias", "false"},
             {"model.qkv_bias", "false"},
             {"strategy.ep", "4"},
-            {"strategy.dispatch", "once"}}},
+            {"strategy.dispatch", "once"},
+            {"strategy.fused_permutation", "true"}}},
           // 8/3 of 64 in steps of 64.
           {layers + "--swiglu",
            {{"model.gated", "true"}, {"model.ffn_hidden", "128"}}},

@@ -103,7 +103,7 @@ TEST_CASE("run: older words for engines say what they mean now", "[run]") {
     const SimulatedRun run = Simulated(config);
     CHECK(run.report.engine == "fast");
     CHECK(absl::StrContains(run.warnings().front(),
-                            "without effect on engine: fast"));
+                            "network has no effect with engine fast"));
   }
 }
 

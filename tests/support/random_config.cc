@@ -171,7 +171,7 @@ class Maker {
       return;
     }
     // Hardly anything but the network takes time in some.
-    const double scale = random_.Chance(30) ? 1e-12 : 1e-3;
+    const double scale = random_.Chance(30) ? 1e-9 : 1e-3;
     Set("costs.uniform.forward", absl::StrCat(scale * random_.Int(1, 9), "s"));
     Set("costs.uniform.backward_input",
         absl::StrCat(scale * random_.Int(1, 9), "s"));

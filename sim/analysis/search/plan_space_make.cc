@@ -172,7 +172,8 @@ absl::StatusOr<std::unique_ptr<PlanSpace>> PlanSpace::Make(
   }
   TakeGivenAxes(&request);
   PW_RETURN_IF_ERROR(CheckGivenTimes(&request));
-  if (request.global_batch < 1 && GivesModel(request.base.model)) {
+  if (request.global_batch < 1 && GivesModel(request.base.model) &&
+      !request.base.strategy.framework) {
     PW_ASSIGN_OR_RETURN(request.global_batch,
                         UsualBatch(request.base, context));
     request.base.notes.push_back(absl::StrCat(

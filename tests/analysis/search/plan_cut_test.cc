@@ -40,7 +40,9 @@ PlanRequest RequestOf(
       {"model.preset", model, "test"},
       {"system.preset", "dgx-h100", "test"},
       {"system.nodes", absl::StrCat(nodes), "test"},
-      {"costs.analytic.device", "auto", "test"}};
+      {"costs.analytic.device", "auto", "test"},
+      // The host hides nothing.
+      {"costs.analytic.launch_time", "0us", "test"}};
   for (const auto& [path, value] : more) edits.push_back({path, value, "test"});
   PlanRequest request;
   request.base = ReadConfig("", "", {edits}).value();

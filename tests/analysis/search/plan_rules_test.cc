@@ -21,9 +21,12 @@ using testing::Json;
 using Fixed = std::map<std::string, std::vector<std::string>>;
 
 RunConfig Base(const std::vector<std::pair<std::string, std::string>>& more) {
-  std::vector<ConfigEdit> edits = {{"system.preset", "dgx-h100", "test"},
-                                   {"system.nodes", "1", "test"},
-                                   {"costs.analytic.device", "auto", "test"}};
+  std::vector<ConfigEdit> edits = {
+      {"system.preset", "dgx-h100", "test"},
+      {"system.nodes", "1", "test"},
+      {"costs.analytic.device", "auto", "test"},
+      // The host hides nothing.
+      {"costs.analytic.launch_time", "0us", "test"}};
   for (const auto& [path, value] : more) edits.push_back({path, value, "test"});
   return ReadConfig("", "", {edits}).value();
 }

@@ -190,13 +190,20 @@ absl::Status DrawTopologies(const std::string& path,
   return staged.Commit();
 }
 
-// Writes the system that `config` gives for SimGrid.
-absl::Status WritePlatform(const ConfigOptions& config, OutputFiles* files) {
+// Writes the system that `config` gives for SimGrid. `alone`: nothing else is
+// asked for.
+absl::Status WritePlatform(bool alone, const ConfigOptions& config,
+                           OutputFiles* files) {
   if (!config.given()) {
     return MissingValue("--system", "a system, with --simgrid-platform");
   }
   PW_ASSIGN_OR_RETURN(const RunConfig run, config.Read(files));
   PW_RETURN_IF_ERROR(files->Check());
+  if (!alone) {
+    return FieldError(
+        "--simgrid-platform",
+        "only with \"list topologies\" and without --json and --html");
+  }
   RunContext context;
   PW_ASSIGN_OR_RETURN(const SystemCluster system, ClusterOf(run, &context));
   PW_ASSIGN_OR_RETURN(std::string xml, SimgridPlatformXml(*system.cluster));
@@ -480,13 +487,9 @@ struct List {
       return DrawTopologies(svg, config, &files);
     }
     if (files.wanted("--simgrid-platform")) {
-      PW_RETURN_IF_ERROR(files.Check());
-      if (what != "topologies" || json || files.wanted("--html")) {
-        return FieldError(
-            "--simgrid-platform",
-            "only with \"list topologies\" and without --json and --html");
-      }
-      return WritePlatform(config, &files);
+      const bool alone =
+          what == "topologies" && !json && !files.wanted("--html");
+      return WritePlatform(alone, config, &files);
     }
     if (!files.wanted("--html")) {
       if (!config.given()) return PrintList(what, json);

@@ -675,7 +675,7 @@ class MegatronFile {
     const char* const fused = keys_.On("moe_permute_fusion") ? "true" : "false";
     if (keys_.Has("moe_permute_fusion")) {
       keys_.Set("strategy.fused_permutation", fused, "moe_permute_fusion");
-    } else {
+    } else if (has_experts()) {
       keys_.SetDefault("strategy.fused_permutation", fused,
                        "no moe_permute_fusion");
     }

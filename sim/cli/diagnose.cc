@@ -233,6 +233,7 @@ absl::Status DiagnoseVerb::Run() {
   PW_ASSIGN_OR_RETURN(const std::string head, ReadHead(trace));
   if (!head.empty() && IsLog(head)) return RunLog();
   PW_ASSIGN_OR_RETURN(const MeasuredJob job, ReadJob(head));
+  const TimesInUnits units(job.in_units);
   const Diagnosis diagnosis = Diagnose(
       job, ideal == "median" ? ComputeIdeal::kMedian : ComputeIdeal::kMean);
   PrintWarnings(diagnosis.warnings);

@@ -237,7 +237,10 @@ std::string HelpPage(const CLI::App& app, const CLI::App& verb) {
                       OwnOptions(row), Below(verb), More(row));
 }
 
-std::string WholeHelp(const CLI::App& verb) { return verb.help(); }
+// CLI11's help() is that of the verb that was parsed, which may be `help`.
+std::string WholeHelp(const CLI::App& verb) {
+  return verb.get_formatter()->make_help(&verb, "", CLI::AppFormatMode::Normal);
+}
 
 std::vector<std::string> HelpTopics() {
   std::vector<std::string> names;

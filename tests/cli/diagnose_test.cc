@@ -99,6 +99,24 @@ TEST_CASE("diagnose: a trace of simulate and of execute", "[cli]") {
   for (const size_t other : {0, 1, 3}) {
     CHECK(ranks[2]["slowdown_keep"] > ranks[other]["slowdown_keep"]);
   }
+  CHECK(report["time_unit"] == "s");
+}
+
+TEST_CASE("diagnose: a trace in units has no seconds", "[cli]") {
+  const TemporaryFolder folder;
+  const std::string trace = folder.Path("sim.json");
+  REQUIRE(
+      RunBinary({"simulate", "--schedule", "1f1b", "--pp", "2",
+                 "--microbatches", "4", "--engine", "fast", "--trace", trace})
+          .exit_code == 0);
+  const BinaryResult text = RunBinary({"diagnose", trace});
+  INFO(text.out << text.err);
+  REQUIRE(text.exit_code == 0);
+  CHECK(absl::StrContains(text.out, " units"));
+  CHECK_FALSE(absl::StrContains(text.out, " s "));
+  CHECK(
+      Json::parse(RunBinary({"diagnose", trace, "--json"}).out)["time_unit"] ==
+      "unit");
 }
 
 // A step of F, BW and an optimizer, from `start_us`; F lasts `forward_us`.

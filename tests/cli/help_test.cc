@@ -123,6 +123,8 @@ TEST_CASE("help: topics have every flag of the configuration", "[cli]") {
     CHECK(absl::StrContains(all, absl::StrCat("\n  ", flag.flag, " ")));
   }
   CHECK(absl::StrContains(RunHere({"help", "defaults"}).out, "1f1b"));
+  // Of the program, not of the verb that asks.
+  CHECK(absl::StrContains(RunHere({"help", "all"}).out, "reproduce"));
   CHECK(absl::StrContains(RunHere({"help", "exit-codes"}).out, "deadlocks"));
 }
 

@@ -9,6 +9,7 @@
 #include "sim/base/json.h"
 #include "sim/base/quantity.h"
 #include "sim/report/format.h"
+#include "sim/report/report.h"
 
 namespace pipewright {
 namespace {
@@ -178,6 +179,7 @@ std::string DiagnosisToJson(const MeasuredJob& job,
               {"operations", job.num_ops()},
               {"iterations", job.iterations},
               {"ideal", median ? "median" : "mean"},
+              {"time_unit", TimeUnitName(job.in_units)},
               {"recorded_s", diagnosis.recorded_s},
               {"no_gap_s", diagnosis.no_gap_s},
               {"ideal_s", diagnosis.ideal_s},

@@ -56,6 +56,7 @@ struct MeasuredJob {
   int pp = 1;
   int dp = 1;
   int iterations = 1;
+  bool in_units = false;  // what is called seconds is units of a pass
   std::string place;
   std::vector<JobKind> kinds;
   std::vector<JobOp> ops;

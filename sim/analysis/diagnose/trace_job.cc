@@ -400,7 +400,9 @@ class TraceJobMaker {
 }  // namespace
 
 absl::StatusOr<MeasuredJob> JobOfTrace(const ReadTrace& trace) {
-  return TraceJobMaker(trace).Make();
+  PW_ASSIGN_OR_RETURN(MeasuredJob job, TraceJobMaker(trace).Make());
+  job.in_units = trace.origin.in_units;
+  return job;
 }
 
 }  // namespace pipewright

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "sim/base/quantity.h"
+#include "sim/program/program.h"
 #include "sim/report/format.h"
 #include "sim/report/svg_parts.h"
 #include "sim/trace/memory_timeline.h"

@@ -32,8 +32,8 @@ int MarkSize(const char* data, int64_t size) {
 
 std::string Gzip(absl::string_view text) {
   z_stream zlib = {};
-  // Traces repeat themselves: level 1 packs them to a tenth, 6 takes four times
-  // as long for a quarter less. 16: with the header of gzip.
+  // Level 1 packs a trace to a quarter; 6 takes four times as long for a tenth
+  // less. 16: with the header of gzip.
   PW_CHECK(deflateInit2(&zlib, 1, Z_DEFLATED, MAX_WBITS + 16, MAX_MEM_LEVEL,
                         Z_DEFAULT_STRATEGY) == Z_OK);
   std::string packed;

@@ -215,17 +215,16 @@ absl::StatusOr<TracedPart> SimulateVerb::Traced(const Program& program) const {
 
 // `traced`: null if only the first iteration is drawn.
 absl::Status CheckTraceable(const Program& program, const TracedPart* traced) {
-  double all = 0;
+  double ops = 0;
   const std::vector<int> replicas = program.ReplicasOfClasses();
   for (int index = 0; index < program.num_classes(); ++index) {
-    all += static_cast<double>(program.dp_class(index).num_ops()) *
+    ops += static_cast<double>(program.dp_class(index).num_ops()) *
            (traced != nullptr ? replicas[index] : 1);
   }
   if (traced != nullptr) {
-    all *= static_cast<double>(traced->ranks.Count(program.pp())) /
+    ops *= static_cast<double>(traced->ranks.Count(program.pp())) /
            program.pp() * traced->iterations.Count(program.iterations);
   }
-  const double ops = all;
   if (ops <= static_cast<double>(kMaxTracedOps)) return absl::OkStatus();
   const std::string allowed =
       absl::StrCat(kMaxTracedOps,
@@ -277,9 +276,9 @@ absl::Status SimulateVerb::Run() {
   options.admit = [this, &drawn, &traced](
                       const PreparedRun&,
                       const Program& program) -> absl::Status {
+    if (!traces() && !draws()) return absl::OkStatus();
     drawn = program.FirstReplicas();
     PW_ASSIGN_OR_RETURN(traced, Traced(program));
-    if (!traces() && !draws()) return absl::OkStatus();
     return CheckTraceable(program, traces() ? &traced : nullptr);
   };
   if (traces() || draws()) options.trace = &trace;

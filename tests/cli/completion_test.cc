@@ -1,7 +1,6 @@
 // Completion and the manual page hold what the command line itself has.
 #include "sim/cli/completion.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>
@@ -16,6 +15,7 @@
 #include "sim/cli/verbs.h"
 #include "sim/schedule/registry.h"
 #include "tests/support/run_binary.h"
+#include "tests/support/run_here.h"
 
 namespace pipewright::completion_test {
 namespace {
@@ -24,15 +24,8 @@ using testing::BinaryResult;
 using testing::RunBinary;
 using testing::RunProgram;
 using testing::TemporaryFolder;
+using testing::VerbTable;
 using Words = std::vector<std::string>;
-
-std::vector<VerbRow> Table() {
-  CLI::App app("", "pipewright");
-  Action action;
-  AddVersionFlag(&app);
-  AddVerbs(&app, &action);
-  return TableOfOptions(app);
-}
 
 bool OnPath(const std::string& program) {
   return RunProgram({"sh", "-c", absl::StrCat("command -v ", program)})
@@ -106,7 +99,7 @@ TEST_CASE("completion: bash offers verbs, flags and values", "[cli]") {
 
 TEST_CASE("completion: every shell's script holds every verb and option",
           "[cli]") {
-  const std::vector<VerbRow> table = Table();
+  const std::vector<VerbRow> table = VerbTable();
   const std::string bash = BashCompletion(table);
   const std::string zsh = ZshCompletion(table);
   const std::string fish = FishCompletion(table);
@@ -160,7 +153,7 @@ TEST_CASE("completion: named values are those that the verb takes", "[cli]") {
     INFO(run.err);
     CHECK(run.exit_code == 2);
     bool seen = false;
-    for (const VerbRow& verb : Table()) {
+    for (const VerbRow& verb : VerbTable()) {
       for (const OptionRow& option : verb.options) {
         if (verb.path != asked.verb || (option.place != asked.option &&
                                         !Has(option.names, asked.option))) {

@@ -2,7 +2,6 @@
 // run.
 #include "sim/cli/help.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
@@ -16,6 +15,7 @@
 #include "sim/cli/option_table.h"
 #include "sim/cli/verbs.h"
 #include "sim/config/flags.h"
+#include "tests/support/execute_job.h"
 #include "tests/support/run_binary.h"
 #include "tests/support/run_here.h"
 
@@ -25,19 +25,9 @@ namespace {
 using testing::BinaryResult;
 using testing::RunHere;
 using testing::TemporaryFolder;
+using testing::VerbTable;
+using testing::WordsOf;
 using Words = std::vector<std::string>;
-
-std::vector<VerbRow> Table() {
-  CLI::App app("", "pipewright");
-  Action action;
-  AddVersionFlag(&app);
-  AddVerbs(&app, &action);
-  return TableOfOptions(app);
-}
-
-Words WordsOf(const std::string& text) {
-  return absl::StrSplit(text, ' ', absl::SkipEmpty());
-}
 
 // Columns of UTF-8.
 size_t Columns(const std::string& line) {
@@ -49,7 +39,7 @@ size_t Columns(const std::string& line) {
 TEST_CASE("help: every verb's page fits a screen and names its own options",
           "[cli]") {
   int verbs = 0;
-  for (const VerbRow& verb : Table()) {
+  for (const VerbRow& verb : VerbTable()) {
     Words words = WordsOf(verb.path);
     words.push_back("--help");
     const BinaryResult page = RunHere(words);
@@ -88,7 +78,7 @@ TEST_CASE("help: every verb's page fits a screen and names its own options",
 }
 
 TEST_CASE("help: all has every option", "[cli]") {
-  for (const VerbRow& verb : Table()) {
+  for (const VerbRow& verb : VerbTable()) {
     if (verb.path.empty()) continue;
     Words words = WordsOf(verb.path);
     words.insert(words.end(), {"--help", "all"});
@@ -139,7 +129,7 @@ TEST_CASE("help: its examples run", "[cli][long]") {
   const std::filesystem::path before = std::filesystem::current_path();
   int run = 0;
   int shown = 0;
-  for (const VerbRow& verb : Table()) {
+  for (const VerbRow& verb : VerbTable()) {
     const TemporaryFolder folder;
     std::filesystem::current_path(folder.Path(""));
     for (const HelpExample& example : HelpExamples(verb.path)) {

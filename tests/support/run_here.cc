@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 
 #include "sim/base/check.h"
@@ -62,6 +63,14 @@ BinaryResult RunHere(const std::vector<std::string>& arguments) {
   result.out = out.Text();
   result.err = err.Text();
   return result;
+}
+
+std::vector<VerbRow> VerbTable() {
+  CLI::App app("", "pipewright");
+  Action action;
+  AddVersionFlag(&app);
+  AddVerbs(&app, &action);
+  return TableOfOptions(app);
 }
 
 }  // namespace pipewright::testing

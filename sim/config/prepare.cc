@@ -162,11 +162,15 @@ absl::StatusOr<PreparedRun> PrepareAlike(const RunConfig& as_given,
   }
   PassCosts planned = run.costs.passes;
   if (scales != nullptr) ScaleOtherTimes(config, *scales, &planned);
+  PlanCosts plan = PlanCostsOf(config, sizes, planned, run.network.hop_s);
+  PW_ASSIGN_OR_RETURN(const std::optional<Placement> to_plan,
+                      PlacementToPlan(config, sizes, spec));
+  if (model && to_plan) {
+    AddRoom(config, *model, run.network, run.costs, *to_plan, &plan);
+  }
   PW_ASSIGN_OR_RETURN(
       run.schedule,
-      PrepareSchedule(config, sizes, spec,
-                      PlanCostsOf(config, sizes, planned, run.network.hop_s),
-                      std::move(read)));
+      PrepareSchedule(config, sizes, spec, plan, std::move(read)));
   PW_RETURN_IF_ERROR(FitToSchedule(config, model, run.network,
                                    *run.schedule.lowered, run.engine,
                                    &run.costs, &run.warnings));

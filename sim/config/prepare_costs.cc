@@ -374,6 +374,8 @@ absl::Status FitToSchedule(const RunConfig& config,
 PlanCosts PlanCostsOf(const RunConfig& config, const RunSizes& sizes,
                       const PassCosts& costs, double hop_s) {
   PlanCosts plan;
+  plan.steps_together =
+      OptimizerOf(config, Schedule()) == OptimizerMode::kSynchronised;
   plan.held_until_weight = costs.held_until_weight;
   plan.pair_factor = costs.pair_factor;
   plan.slice_factor = costs.slice_factor;

@@ -3,6 +3,7 @@
 
 #include "sim/config/framework_memory.h"
 #include "sim/config/prepare_parts.h"
+#include "sim/schedule/builder.h"
 
 namespace pipewright {
 namespace {
@@ -25,7 +26,63 @@ std::shared_ptr<const ScheduleMemory> BuildMemory(
       model.spec, model.training, model.layout, schedule, options));
 }
 
+// `report` gets the limit of a device and where it is from.
+void TakeLimit(const RunConfig& config, const PreparedNetwork& network,
+               const PreparedCosts& costs, MemoryReport* report) {
+  const ShapeParams* shape = network.system_shape();
+  const bool named = config.costs.analytic_device.value_or("auto") != "auto";
+  if (config.system.memory_bytes) {
+    report->limit_bytes = config.system.memory_bytes;
+    report->limit_source = "system.memory";
+  } else if (costs.analytic && (named || shape == nullptr)) {
+    report->limit_bytes = costs.analytic->device.memory_bytes;
+    report->limit_source = costs.analytic->device.device_name;
+  } else if (shape != nullptr && shape->memory_bytes > 0) {
+    report->limit_bytes = shape->memory_bytes;
+    report->limit_source =
+        shape->device_name.empty() ? shape->name : shape->device_name;
+  } else if (costs.profile) {
+    TakeProfileMemory(*costs.profile, report);
+  }
+}
+
+// One microbatch forwards and backwards, with stages where the schedule has
+// them.
+std::shared_ptr<const Schedule> OneMicrobatch(const Placement& placement) {
+  ScheduleBuilder builder("one microbatch", placement, 1);
+  for (int rank = 0; rank < placement.pp(); ++rank) {
+    for (int chunk = 0; chunk < placement.vpp(); ++chunk) {
+      builder.Add(rank, PassKind::kForward, 0, chunk);
+    }
+    for (int chunk = placement.vpp() - 1; chunk >= 0; --chunk) {
+      builder.Add(rank, PassKind::kBackwardInput, 0, chunk);
+      builder.Add(rank, PassKind::kBackwardWeight, 0, chunk);
+    }
+  }
+  return std::make_shared<const Schedule>(std::move(builder).Finish());
+}
+
 }  // namespace
+
+void AddRoom(const RunConfig& config, const PreparedModel& model,
+             const PreparedNetwork& network, const PreparedCosts& costs,
+             const Placement& placement, PlanCosts* plan) {
+  const MemoryReport report =
+      PrepareMemory(config, model, network, costs, OneMicrobatch(placement));
+  if (!report.limit_bytes) return;
+  for (const auto& stage : report.memory->stages) {
+    plan->kept.push_back(static_cast<double>(stage->kept));
+    plan->left.push_back(static_cast<double>(stage->weight_part));
+  }
+  for (int rank = 0; rank < placement.pp(); ++rank) {
+    double room = *report.limit_bytes -
+                  static_cast<double>(report.memory->ranks[rank].needed());
+    for (int chunk = 0; chunk < placement.vpp(); ++chunk) {
+      room += plan->kept[placement.StageOf(rank, chunk)];
+    }
+    plan->room.push_back(room);
+  }
+}
 
 void TakeMemoryFramework(std::shared_ptr<const MemoryFramework> framework,
                          std::vector<OffloadedStates> states,
@@ -93,7 +150,6 @@ MemoryReport PrepareMemory(const RunConfig& config, const PreparedModel& model,
                            const PreparedCosts& costs,
                            std::shared_ptr<const Schedule> schedule) {
   const ShapeParams* shape = network.system_shape();
-  const bool named = config.costs.analytic_device.value_or("auto") != "auto";
   double context_bytes = MemoryOptions().context_bytes;
   // A process on a CPU has no context of CUDA.
   const bool gpu = shape != nullptr && shape->memory_bytes > 0;
@@ -104,19 +160,7 @@ MemoryReport PrepareMemory(const RunConfig& config, const PreparedModel& model,
   report.memory =
       BuildMemory(config, model, *schedule, context_bytes, nullptr, {});
   report.schedule = std::move(schedule);
-  if (config.system.memory_bytes) {
-    report.limit_bytes = config.system.memory_bytes;
-    report.limit_source = "system.memory";
-  } else if (costs.analytic && (named || shape == nullptr)) {
-    report.limit_bytes = costs.analytic->device.memory_bytes;
-    report.limit_source = costs.analytic->device.device_name;
-  } else if (shape != nullptr && shape->memory_bytes > 0) {
-    report.limit_bytes = shape->memory_bytes;
-    report.limit_source =
-        shape->device_name.empty() ? shape->name : shape->device_name;
-  } else if (costs.profile) {
-    TakeProfileMemory(*costs.profile, &report);
-  }
+  TakeLimit(config, network, costs, &report);
   return report;
 }
 

@@ -203,6 +203,12 @@ absl::StatusOr<std::vector<int>> RankOfStage(
     const RunConfig& config, const RunSizes& sizes,
     const std::optional<ModelSpec>& model, const Schedule* read);
 
+// Where the stages of a schedule stand that plans with its ranks' memory
+// (ScheduleInfo::asks_for_room); nothing of others and of files.
+absl::StatusOr<std::optional<Placement>> PlacementToPlan(
+    const RunConfig& config, const RunSizes& sizes,
+    const std::optional<ModelSpec>& model);
+
 // What planners see of them.
 PlanCosts PlanCostsOf(const RunConfig& config, const RunSizes& sizes,
                       const PassCosts& costs, double hop_s);
@@ -385,6 +391,12 @@ MemoryReport PrepareMemory(const RunConfig& config, const PreparedModel& model,
                            const PreparedNetwork& network,
                            const PreparedCosts& costs,
                            std::shared_ptr<const Schedule> schedule);
+
+// Tells a planner what each rank has room for, if a device's memory is known:
+// beside what one microbatch takes, of its stages as `placement` has them.
+void AddRoom(const RunConfig& config, const PreparedModel& model,
+             const PreparedNetwork& network, const PreparedCosts& costs,
+             const Placement& placement, PlanCosts* plan);
 
 // `profile`: where neither a system nor costs.p2p is given, a hop takes what it
 // measured. Error: p2p with a system, a system too small, no bytes for its

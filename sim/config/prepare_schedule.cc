@@ -217,6 +217,19 @@ std::optional<absl::Status> CheckLimit(const RunConfig& config,
                 absl::StrCat(*limit), absl::StrCat(*worst, " or more")));
 }
 
+absl::StatusOr<std::optional<Placement>> PlacementToPlan(
+    const RunConfig& config, const RunSizes& sizes,
+    const std::optional<ModelSpec>& model) {
+  if (!config.schedule.name) return std::optional<Placement>();
+  PW_ASSIGN_OR_RETURN(const ScheduleMatch match,
+                      FindSchedule(*config.schedule.name));
+  if (!match.info->asks_for_room) return std::optional<Placement>();
+  absl::StatusOr<Placement> placement = PlacementOf(
+      *config.schedule.name, ParamsOf(config, sizes, model, PlanCosts()));
+  PW_RETURN_IF_ERROR(Locate(config, placement.status()));
+  return std::optional<Placement>(*std::move(placement));
+}
+
 absl::StatusOr<std::vector<int>> RankOfStage(
     const RunConfig& config, const RunSizes& sizes,
     const std::optional<ModelSpec>& model, const Schedule* read) {

@@ -268,6 +268,16 @@ Json ReportTree(const Report& report) {
   out["gradient_sync"] = report.gradient_sync;
   out["params"] = Json::object();
   for (const auto& [key, value] : report.params) out["params"][key] = value;
+  if (report.found_order) {
+    const FoundOrder& found = *report.found_order;
+    out["found_order"] = {{"time_s", found.time},
+                          {"least_time_s", found.least_time},
+                          {"gap", found.gap()},
+                          {"span", found.is_whole ? "global" : "per_rank"},
+                          {"start", found.start},
+                          {"start_time_s", found.start_time},
+                          {"steps", found.steps}};
+  }
   const auto name_or_null = [](const std::string& name) {
     return name.empty() ? Json() : Json(name);
   };
@@ -365,6 +375,7 @@ std::vector<std::string> ReportKeys() {
           "data_parallel",
           "gradient_sync",
           "params",
+          "found_order",
           "model",
           "system",
           "optimizer",

@@ -19,6 +19,7 @@
 #include "sim/report/sequence_report.h"
 #include "sim/report/slow_report.h"
 #include "sim/report/throughput.h"
+#include "sim/schedule/schedule.h"
 
 namespace pipewright {
 
@@ -95,6 +96,7 @@ struct Report {
   std::string data_parallel = "none";         // as configured
   std::string gradient_sync = "none";         // what of it the program does
   std::map<std::string, std::string> params;  // the schedule's own
+  std::optional<FoundOrder> found_order;      // by a search
   std::string model;                          // "" without one
   std::string system;                         // "" without one
   std::string optimizer = "none";

@@ -112,6 +112,18 @@ std::string ReportToText(const Report& report) {
         absl::StrCat("90 % of steps: ",
                      IntervalText(*report.interval, report.iteration_s)));
   }
+  if (report.found_order) {
+    const FoundOrder& found = *report.found_order;
+    out += ReportLine(
+        "best order", FormatSeconds(found.time),
+        absl::StrCat("span ", found.is_whole ? "of all ranks" : "of a rank",
+                     " with plain hops; no order takes less than ",
+                     FormatSeconds(found.least_time), " (gap ",
+                     FormatPercent(found.gap()), ")"));
+    out += ReportLine("made from", FormatSeconds(found.start_time),
+                      absl::StrCat(found.start, ", in ", found.steps,
+                                   " orders that were timed"));
+  }
   if (report.sequences) out += SequencesToText(*report.sequences);
   out += CollectivesToText(report.collectives);
   if (report.slow) out += SlowToText(*report.slow);

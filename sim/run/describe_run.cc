@@ -297,6 +297,7 @@ void DescribeClasses(const PreparedRun& run, ClassesReport* classes) {
 void DescribeRun(const PreparedRun& run, Report* report) {
   report->network = run.network.name;
   report->params = run.schedule.params;
+  report->found_order = run.schedule.lowered->found;
   report->model = run.model;
   report->system = run.network.system;
   report->data_parallel = TraitsOf(run.lower.data_parallel).name;

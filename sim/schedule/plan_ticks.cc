@@ -42,6 +42,10 @@ PlanTicks Ticks(const StageTimes& stage, double hop, double power) {
 
 }  // namespace
 
+double TickOf(const ScheduleParams& params) {
+  return std::pow(10, -PowerOf(params));
+}
+
 PlanTicks TicksOf(const ScheduleParams& params) {
   const PlanCosts& costs = params.costs;
   return Ticks({.forward = costs.forward / params.vpp,

@@ -21,6 +21,9 @@ struct PlanTicks {
   int64_t work() const { return forward + backward_input + backward_weight; }
 };
 
+// A tick in the unit of the costs.
+double TickOf(const ScheduleParams& params);
+
 // The dearest cost gets up to 12 digits, fewer where all passes and hops of
 // the schedule one after the other would overflow.
 PlanTicks TicksOf(const ScheduleParams& params);

@@ -55,8 +55,8 @@ struct ParamInfo {
   // Printed only: what `build` takes if nobody gives a value; the name of a
   // size if it is that size.
   std::string fallback;
-  // A choice, "megatron|torch", or a range, "1..microbatches". Each end is a
-  // number, pp, vpp, microbatches or slices; without a limit nothing stands
+  // A choice, "megatron|torch", "TIME", or a range, "1..microbatches". Each end
+  // is a number, pp, vpp, microbatches or slices; without a limit nothing stands
   // behind the dots. Tests build with values inside, expect a refusal of values
   // outside, and abort if it is anything else.
   std::string legal;
@@ -96,6 +96,8 @@ struct ScheduleInfo {
       slice_factor = {};
   // What goes to the host unless the strategy says otherwise.
   OffloadMode offload = OffloadMode::kNone;
+  // It plans with PlanCosts::room.
+  bool asks_for_room = false;
 };
 
 // Static object in each file of schedules/. A second row of the same name

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,22 @@ struct StepGap {
   friend bool operator==(const StepGap&, const StepGap&) = default;
 };
 
+// What a search for an order says of the one it found. Times are in the unit of
+// PlanCosts, of the passes and hops alone.
+struct FoundOrder {
+  double time = 0;        // what it takes
+  double least_time = 0;  // proved: no order of its class takes less
+  bool is_whole = false;  // from the first start to the last end on any rank;
+                          // else of the rank that takes longest
+  std::string start;      // the schedule or pattern it was made from
+  double start_time = 0;  // what that takes
+  int64_t steps = 0;      // orders that were timed
+
+  // Part of the time that might be saved at most.
+  double gap() const { return time > 0 ? 1 - least_time / time : 0; }
+  friend bool operator==(const FoundOrder&, const FoundOrder&) = default;
+};
+
 struct Schedule {
   std::string name;  // the path, where it was read from a file
   Placement placement = Placement::Plain(1);
@@ -58,6 +75,7 @@ struct Schedule {
   // Where the schedule leaves time steps empty that its passes do not need
   // (sim/program/time_steps.h): [rank], by action. Empty: nowhere.
   std::vector<std::vector<StepGap>> gaps;
+  std::optional<FoundOrder> found;  // by a search
   // Line of each rank's order in the file `name`, for messages. Empty if the
   // schedule was built.
   std::vector<int> lines;

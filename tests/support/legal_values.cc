@@ -15,6 +15,10 @@ namespace {
 
 constexpr int64_t kAllOf = 33;
 constexpr int64_t kNoEnd = 1 << 20;
+// A search takes as long as it is told to.
+constexpr char kSteps[] = "steps";
+constexpr int64_t kMostSteps = 64;
+constexpr char kTime[] = "TIME";
 
 struct Range {
   int64_t low;
@@ -37,6 +41,7 @@ int64_t End(absl::string_view text, const ScheduleParams& sizes) {
 // None of a choice.
 std::optional<Range> RangeOf(const ParamInfo& param,
                              const ScheduleParams& sizes) {
+  if (param.legal == kTime) return std::nullopt;
   const std::vector<std::string> ends = absl::StrSplit(param.legal, "..");
   if (ends.size() != 2) {
     PW_CHECK(absl::StrContains(param.legal, "|"));
@@ -52,8 +57,10 @@ std::optional<Range> RangeOf(const ParamInfo& param,
 std::vector<std::string> LegalValuesOf(const ParamInfo& param,
                                        const ScheduleParams& sizes) {
   const std::optional<Range> range = RangeOf(param, sizes);
+  if (param.legal == kTime) return {"1ms", "0.001s"};
   if (!range) return absl::StrSplit(param.legal, '|');
-  const int64_t high = range->high.value_or(kNoEnd);
+  const int64_t high =
+      range->high.value_or(param.key == kSteps ? kMostSteps : kNoEnd);
   std::vector<std::string> values;
   for (int64_t value = range->low; value <= high;) {
     values.push_back(absl::StrCat(value));

@@ -136,7 +136,10 @@ class Candidates {
   void AddSchedules() {
     if (IsReadFromFile()) return;
     for (const ScheduleInfo* info : AllSchedules()) {
-      if (info->name == run_.schedule.lowered->name) continue;
+      // A search takes too long for an advice.
+      if (info->name == run_.schedule.lowered->name || info->asks_for_room) {
+        continue;
+      }
       if (HasOwnLayout() && info->default_vpp != *given_.vpp) continue;
       RunConfig& config =
           Add("schedule", absl::StrCat("schedule.name ", info->name));

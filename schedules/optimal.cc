@@ -1,0 +1,262 @@
+// An order that is searched for, from the best of all schedules that are legal
+// here, with a bound that says how much might still be saved.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "sim/base/error_parts.h"
+#include "sim/base/quantity.h"
+#include "sim/base/status.h"
+#include "sim/schedule/order_bound.h"
+#include "sim/schedule/order_search.h"
+#include "sim/schedule/order_starts.h"
+#include "sim/schedule/order_task.h"
+#include "sim/schedule/params.h"
+#include "sim/schedule/registry.h"
+#include "sim/schedule/schedule.h"
+
+namespace pipewright::optimal {
+namespace {
+
+constexpr char kName[] = "optimal";
+constexpr char kAuto[] = "auto";
+// Passes that are timed unless somebody says how many steps there are.
+constexpr int64_t kUsualVisits = 40'000'000;
+constexpr int kLeastSteps = 100;
+constexpr int kUsualSteps = 4'000;
+constexpr int kMostSteps = 1'000'000'000;
+constexpr double kLongestBudget = 86'400;  // s
+// Patterns and warm-ups that the search may start from.
+constexpr int kStarts = 4;
+
+constexpr char kPlain[] = "plain";
+constexpr char kLoop[] = "loop";
+constexpr char kWave[] = "v";
+
+std::string OwnOr(const ScheduleParams& params, absl::string_view key,
+                  absl::string_view fallback) {
+  const auto own = params.own.find(std::string(key));
+  return own == params.own.end() ? std::string(fallback) : own->second;
+}
+
+Placement PlacementOfParams(const ScheduleParams& params) {
+  if (params.vpp == 1) return Placement::Plain(params.pp);
+  return OwnOr(params, "placement", kAuto) == kWave && params.vpp % 2 == 0
+             ? WavePlacement(params)
+             : LoopPlacement(params);
+}
+
+absl::Status CheckPlacement(const ScheduleParams& params) {
+  PW_ASSIGN_OR_RETURN(
+      const std::string placement,
+      ChoiceParam(params, "placement", kAuto, {kAuto, kPlain, kLoop, kWave}));
+  if (placement == kPlain && params.vpp > 1) {
+    return BadValue("schedule.params.placement", placement,
+                    "loop, or v with an even strategy.vpp; plain is for vpp 1");
+  }
+  if (placement == kWave && params.vpp % 2 == 1) {
+    return BadValue("schedule.params.placement", placement,
+                    "plain or loop; v is for an even strategy.vpp");
+  }
+  return absl::OkStatus();
+}
+
+OrderTask TaskOf(const ScheduleParams& params, bool splits, bool whole) {
+  OrderTask task;
+  task.placement = PlacementOfParams(params);
+  task.microbatches = params.microbatches;
+  task.stages = TicksOfStages(params);
+  task.splits = splits;
+  task.steps_together = whole;
+  for (PlanTicks& stage : task.stages) {
+    if (splits) continue;
+    stage.backward_input += stage.backward_weight;
+    stage.backward_weight = 0;
+  }
+  const bool by_bytes = !params.max_activations && !params.costs.room.empty();
+  if (by_bytes) {
+    task.kept = params.costs.kept;
+    task.left = params.costs.left;
+    task.room = params.costs.room;
+    for (int rank = 0; rank < task.pp(); ++rank) {
+      // One microbatch runs whatever there is; the report says what it needs.
+      double one = 0;
+      for (int chunk = 0; chunk < task.placement.vpp(); ++chunk) {
+        double& kept = task.kept[task.placement.StageOf(rank, chunk)];
+        kept = std::max(kept, 1.0);
+        one += kept;
+      }
+      task.room[rank] = std::max(task.room[rank], one);
+    }
+    return task;
+  }
+  task.kept.assign(task.num_stages(), 1.0 / params.vpp);
+  task.left.assign(task.num_stages(),
+                   params.costs.held_until_weight / params.vpp);
+  task.room.assign(task.pp(), params.max_activations.value_or(
+                                  2.0 * params.pp * params.microbatches));
+  return task;
+}
+
+// Microbatches that every rank has room for, for schedules that take a limit.
+double LimitOf(const OrderTask& task) {
+  double limit = task.microbatches;
+  for (int rank = 0; rank < task.pp(); ++rank) {
+    double kept = 0;
+    for (int chunk = 0; chunk < task.placement.vpp(); ++chunk) {
+      kept += task.kept[task.placement.StageOf(rank, chunk)];
+    }
+    limit = std::min(limit, task.room[rank] / kept);
+  }
+  return limit;
+}
+
+bool StandsAlike(const ScheduleInfo& info, const ScheduleParams& params,
+                 const OrderTask& task) {
+  if (info.name == kName) return false;
+  const Placement placement = info.placement(params);
+  if (placement.stages() != task.num_stages()) return false;
+  for (int stage = 0; stage < task.num_stages(); ++stage) {
+    if (placement.RankOf(stage) != task.placement.RankOf(stage)) return false;
+  }
+  return true;
+}
+
+// Offers what registered schedules and patterns give; the name of the best.
+std::string OfferStarts(const ScheduleParams& params, const OrderTask& task,
+                        OrderSearch* search) {
+  std::string best;
+  ScheduleParams theirs = params;
+  theirs.own.clear();
+  const double limit = LimitOf(task);
+  if (limit < params.microbatches) theirs.max_activations = limit;
+  for (const ScheduleInfo* const info : AllSchedules()) {
+    if (!StandsAlike(*info, theirs, task)) continue;
+    const absl::StatusOr<Schedule> schedule = info->build(theirs);
+    if (!schedule.ok()) continue;
+    const PassOrders orders = task.OrdersOf(*schedule);
+    if (!orders.empty() && search->Offer(orders)) best = info->name;
+    if (search->is_least()) return best;
+  }
+  for (const PassOrders& orders : StartOrders(task, kStarts)) {
+    if (search->Offer(orders)) best = "a repeated pattern";
+  }
+  return best;
+}
+
+// Seconds of "2s"; 0: no budget was given.
+absl::StatusOr<double> BudgetOf(const ScheduleParams& params) {
+  const auto own = params.own.find("budget");
+  if (own == params.own.end()) return 0.0;
+  const absl::StatusOr<double> seconds =
+      ParseQuantity(own->second, Unit::kTime);
+  if (seconds.ok() && *seconds > 0 && *seconds <= kLongestBudget) {
+    return *seconds;
+  }
+  return BadValue("schedule.params.budget", own->second,
+                  "a time above 0 and of a day at most, such as 2s");
+}
+
+absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
+  PW_RETURN_IF_ERROR(RequireOnly(kName, "strategy.slices", params.slices, 1));
+  PW_RETURN_IF_ERROR(CheckPlacement(params));
+  PW_ASSIGN_OR_RETURN(
+      const std::string backward,
+      ChoiceParam(params, "backward", "split", {"split", "full"}));
+  PW_ASSIGN_OR_RETURN(
+      const std::string objective,
+      ChoiceParam(params, "objective", kAuto, {kAuto, "rank", "whole"}));
+  PW_ASSIGN_OR_RETURN(const int steps,
+                      IntParam(params, "steps", -1, 0, kMostSteps));
+  PW_ASSIGN_OR_RETURN(const int seed,
+                      IntParam(params, "seed", 1, 0, kMostSteps));
+  PW_ASSIGN_OR_RETURN(const double budget, BudgetOf(params));
+  const bool whole =
+      objective == kAuto ? params.costs.steps_together : objective == "whole";
+  const OrderTask task = TaskOf(params, backward == "split", whole);
+  if (const double limit = params.max_activations.value_or(1); !(limit >= 1)) {
+    return InField("strategy.max_activations",
+                   WithValue(absl::ResourceExhaustedError(absl::StrCat(
+                                 limit,
+                                 " cannot be met; the smallest limit "
+                                 "that works with schedule ",
+                                 kName, " is 1")),
+                             absl::StrCat(limit), "1 or more"));
+  }
+  const int64_t least = LeastTicks(task);
+  OrderSearch search(task, least, static_cast<uint64_t>(seed));
+  const auto begin = std::chrono::steady_clock::now();
+  const std::string start = OfferStarts(params, task, &search);
+  if (search.best().empty()) {
+    return absl::InternalError("no order to start from");
+  }
+  const int64_t start_ticks = search.best_ticks();
+  int64_t own_steps = steps;
+  if (steps < 0) {
+    own_steps = std::clamp<int64_t>(kUsualVisits / task.num_passes(),
+                                    kLeastSteps, kUsualSteps);
+  }
+  if (budget > 0 && steps < 0) own_steps = kMostSteps;
+  search.Improve(own_steps, [&] {
+    const std::chrono::duration<double> spent =
+        std::chrono::steady_clock::now() - begin;
+    return budget > 0 && spent.count() >= budget;
+  });
+  Schedule schedule = task.ToSchedule(kName, search.best());
+  const double tick = TickOf(params);
+  schedule.found = {.time = tick * static_cast<double>(search.best_ticks()),
+                    .least_time = tick * static_cast<double>(least),
+                    .is_whole = whole,
+                    .start = start,
+                    .start_time = tick * static_cast<double>(start_ticks),
+                    .steps = search.steps()};
+  return schedule;
+}
+
+const RegisterSchedule kRow({
+    .name = kName,
+    .summary = "searched: the best legal schedule here, made faster, with a "
+               "proved bound on what any order takes",
+    .source = "derived: sim/schedule/order_bound.h, order_search.h",
+    .torch_name = "",
+    .torch_params = {},
+    .default_vpp = 1,
+    .params =
+        {{"placement", kAuto, "auto|plain|loop|v",
+          "where stages stand: plain with vpp 1; loop, or to and fro (v, even "
+          "vpp); auto is plain or loop"},
+         {"backward", "split", "split|full", "B and W as passes of their own"},
+         {"objective", kAuto, "auto|rank|whole",
+          "what is made short: the span of the longest rank, or of all "
+          "together; auto: whole if all ranks step together"},
+         {"steps", "by size", "0..",
+          "orders that are tried; the same steps and seed give the same order "
+          "on any machine"},
+         {"seed", "1", "0..", "of the moves"},
+         {"budget", "none", "TIME",
+          "such as 2s, in place of steps; how far it comes then depends "
+          "on the machine"}},
+    .build = Build,
+    .placement = PlacementOfParams,
+    .claims = {{.metric = Claim::Metric::kPeakActivations,
+                .sense = Claim::Sense::kUpperBound,
+                .formula = "the limit",
+                .source = "derived: no order that needs more is taken; a limit "
+                          "is given",
+                .domain =
+                    [](const ScheduleParams& params) {
+                      return params.max_activations.has_value();
+                    },
+                .value = [](const ScheduleParams& params,
+                            int) { return *params.max_activations; }}},
+    .asks_for_room = true,
+});
+
+}  // namespace
+}  // namespace pipewright::optimal

@@ -1,0 +1,241 @@
+#include "sim/schedule/order_bound.h"
+
+#include <algorithm>
+#include <cmath>
+#include <initializer_list>
+#include <vector>
+
+namespace pipewright {
+namespace {
+
+// Work up to which each pair of microbatches is looked at.
+constexpr int64_t kAllPairs = 20'000'000;
+
+// Room of a rank with one stage, in microbatches.
+class Room {
+ public:
+  Room(const OrderTask& task, int rank)
+      : held_(task.splits ? task.left[rank] / task.kept[rank] : 0),
+        room_(std::min<double>(WithRounding(task.room[rank]) / task.kept[rank],
+                               task.microbatches)),
+        whole_(static_cast<int>(room_ + kLimitRounding)) {}
+
+  // Forwards that can have started before the B of microbatch 0.
+  int whole() const { return whole_; }
+  // Backwards, and W, that have ended before the F of a microbatch starts.
+  int BackwardsBefore(int microbatch) const {
+    return AtLeast(microbatch + 1 - room_);
+  }
+  int WeightsBefore(int microbatch) const {
+    if (held_ <= 0) return 0;
+    return AtLeast((microbatch + 1 - room_ - (1 - held_) * microbatch) / held_);
+  }
+
+ private:
+  static int AtLeast(double count) {
+    return std::max(0, static_cast<int>(std::ceil(count - kLimitRounding)));
+  }
+
+  double held_;
+  double room_;
+  int whole_;
+};
+
+// Longest paths over ranks first..last of a pipeline with one stage a rank,
+// from the first F of `first` on.
+class StartBounds {
+ public:
+  StartBounds(const OrderTask& task, int first, int last)
+      : task_(task),
+        first_(first),
+        last_(last),
+        microbatches_(task.microbatches),
+        forward_(task.pp(), std::vector<int64_t>(task.microbatches)),
+        backward_(forward_),
+        all_pairs_(int64_t{microbatches_} * microbatches_ * (last - first + 1) <
+                   kAllPairs) {
+    for (int rank = 0; rank < task.pp(); ++rank)
+      rooms_.emplace_back(task, rank);
+    for (int rank = last + 1; rank < task.pp(); ++rank) {
+      const PlanTicks& own = task.stages[rank];
+      beyond_ += own.forward + own.backward_input + 2 * own.hop;
+    }
+    for (int k = 0; k < microbatches_; ++k) {
+      for (int rank = first; rank <= last; ++rank) BoundForward(rank, k);
+      for (int rank = last; rank >= first; --rank) BoundBackward(rank, k);
+    }
+  }
+
+  // The end of `rank`.
+  int64_t End(int rank) const {
+    const PlanTicks& own = task_.stages[rank];
+    const int64_t back = own.backward_input + own.backward_weight;
+    int64_t end = 0;
+    for (int j = 0; j < microbatches_; ++j) {
+      const int64_t left = microbatches_ - j;
+      const int64_t forwards =
+          std::max<int64_t>(0, left - rooms_[rank].whole());
+      end =
+          std::max({end, forward_[rank][j] + left * own.work(),
+                    backward_[rank][j] + left * back + forwards * own.forward});
+    }
+    return end;
+  }
+
+ private:
+  // Calls rule(j) for earlier microbatches: all, or those that matter most.
+  template <class Rule>
+  void ForEarlier(int rank, int k, const Rule& rule) const {
+    if (all_pairs_) {
+      for (int j = 0; j < k; ++j) rule(j);
+      return;
+    }
+    const int room = rooms_[rank].whole();
+    for (const int j : {0, k - room - 1, k - room, k - 1}) {
+      if (j >= 0 && j < k) rule(j);
+    }
+  }
+
+  void BoundForward(int rank, int k) {
+    const PlanTicks& own = task_.stages[rank];
+    const Room& room = rooms_[rank];
+    int64_t start = 0;
+    if (rank > first_) {
+      const PlanTicks& before = task_.stages[rank - 1];
+      start = forward_[rank - 1][k] + before.forward + before.hop;
+    }
+    const int backwards = room.BackwardsBefore(k);
+    const int weights = room.WeightsBefore(k);
+    ForEarlier(rank, k, [&](int j) {
+      const int64_t back = std::max(0, backwards - j) * own.backward_input +
+                           std::max(0, weights - j) * own.backward_weight;
+      start = std::max(start, forward_[rank][j] + (k - j) * own.forward + back);
+      if (backwards <= j) return;  // B of j may come later
+      const int forwards = std::max(0, k - j - room.whole());
+      start =
+          std::max(start, backward_[rank][j] + forwards * own.forward + back);
+    });
+    forward_[rank][k] = start;
+  }
+
+  void BoundBackward(int rank, int k) {
+    const PlanTicks& own = task_.stages[rank];
+    const Room& room = rooms_[rank];
+    int64_t start = forward_[rank][k] + own.forward;
+    if (rank == last_) {
+      start += beyond_;
+    } else {
+      const PlanTicks& next = task_.stages[rank + 1];
+      start = std::max(start,
+                       backward_[rank + 1][k] + next.backward_input + next.hop);
+    }
+    const int weights = room.WeightsBefore(k);
+    ForEarlier(rank, k, [&](int j) {
+      const int forwards = std::max(0, k + 1 - j - room.whole());
+      start = std::max({start,
+                        forward_[rank][j] + (k + 1 - j) * own.forward +
+                            (k - j) * own.backward_input,
+                        backward_[rank][j] + (k - j) * own.backward_input +
+                            forwards * own.forward +
+                            std::max(0, weights - j) * own.backward_weight});
+    });
+    backward_[rank][k] = start;
+  }
+
+  const OrderTask& task_;
+  const int first_;
+  const int last_;
+  const int microbatches_;
+  std::vector<Room> rooms_;
+  int64_t beyond_ =
+      0;  // from the end of F on `last` to its B, if it is not pp-1
+  std::vector<std::vector<int64_t>> forward_;  // [rank][microbatch] starts
+  std::vector<std::vector<int64_t>> backward_;
+  const bool all_pairs_;
+};
+
+int64_t LeastOfStages(const OrderTask& task) {
+  int64_t least = 0;
+  for (int rank = 0; rank < task.pp(); ++rank) {
+    // Apart, so that a long pipeline's last ranks still see what follows them.
+    const StartBounds own(task, rank, rank == 0 ? task.pp() - 1 : rank);
+    least = std::max(least, own.End(rank));
+    if (rank > 0 || !task.steps_together) continue;
+    for (int other = 0; other < task.pp(); ++other) {
+      least = std::max(least, own.End(other));
+    }
+    break;
+  }
+  return least;
+}
+
+// Of ranks with several stages each.
+int64_t LeastOfChunks(const OrderTask& task) {
+  const int stages = task.num_stages();
+  std::vector<int64_t> forward(stages);   // earliest start of the first F
+  std::vector<int64_t> backward(stages);  // and B
+  std::vector<int64_t> after(stages);     // from the end of a B to the end of
+                                          // that of stage 0
+  int64_t now = 0;
+  for (int stage = 0; stage < stages; ++stage) {
+    if (stage > 0) {
+      now += task.Hop(stage - 1, stage);
+      after[stage] = after[stage - 1] + task.stages[stage - 1].backward_input +
+                     task.Hop(stage, stage - 1);
+    }
+    forward[stage] = now;
+    now += task.stages[stage].forward;
+  }
+  for (int stage = stages - 1; stage >= 0; --stage) {
+    if (stage + 1 < stages) now += task.Hop(stage + 1, stage);
+    backward[stage] = now;
+    now += task.stages[stage].backward_input;
+  }
+  int64_t least = 0;
+  for (int rank = 0; rank < task.pp(); ++rank) {
+    constexpr int64_t kNever = OrderTimes::kEndless;
+    int64_t work = 0, chain = 0, longest = 0;
+    int64_t head = kNever, tail = kNever, first_backward = kNever;
+    double lifetimes = 0;
+    double smallest = task.room[rank];
+    for (int chunk = 0; chunk < task.placement.vpp(); ++chunk) {
+      const int stage = task.placement.StageOf(rank, chunk);
+      const PlanTicks& own = task.stages[stage];
+      work += own.work();
+      chain += own.forward + own.backward_input;
+      longest = std::max(longest, own.forward);
+      head = std::min(head, forward[stage]);
+      tail = std::min(tail, after[stage]);
+      first_backward = std::min(first_backward, backward[stage]);
+      smallest = std::min(smallest, task.kept[stage]);
+      const double left = task.splits ? task.left[stage] : 0;
+      lifetimes += task.kept[stage] *
+                       static_cast<double>(backward[stage] - forward[stage] +
+                                           own.backward_input) +
+                   left * static_cast<double>(own.backward_weight);
+    }
+    const int64_t m = task.microbatches;
+    const double held_at_once =
+        std::min<double>(WithRounding(task.room[rank]) / smallest,
+                         static_cast<double>(m) * task.placement.vpp());
+    const int64_t until_first = first_backward - head;
+    const int64_t forwards = static_cast<int64_t>(held_at_once) * longest;
+    int64_t end = m * work + std::max<int64_t>(0, until_first - forwards);
+    end =
+        std::max(end, static_cast<int64_t>(static_cast<double>(m) * lifetimes /
+                                           WithRounding(task.room[rank])));
+    if (task.steps_together) {
+      end = std::max(end + head, head + m * chain + tail);
+    }
+    least = std::max(least, end);
+  }
+  return least;
+}
+
+}  // namespace
+
+int64_t LeastTicks(const OrderTask& task) {
+  return task.placement.vpp() == 1 ? LeastOfStages(task) : LeastOfChunks(task);
+}
+
+}  // namespace pipewright

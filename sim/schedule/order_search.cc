@@ -1,0 +1,154 @@
+#include "sim/schedule/order_search.h"
+
+#include <algorithm>
+
+namespace pipewright {
+namespace {
+
+// The threshold at first, as a part of the span.
+constexpr int64_t kThreshold = 3000;
+// One move in so many is of any pass, not of the longest path; and one in so
+// many goes further than to the neighbour, up to so far.
+constexpr uint64_t kAnyPass = 4;
+constexpr uint64_t kFar = 3;
+constexpr uint64_t kFarthest = 12;
+// Rounds that start from the best again.
+constexpr int kRounds = 4;
+
+void Move(size_t from, size_t to, std::vector<int>* order) {
+  const auto at = order->begin();
+  if (from < to) {
+    std::rotate(at + from, at + from + 1, at + to + 1);
+  } else {
+    std::rotate(at + to, at + from, at + from + 1);
+  }
+}
+
+}  // namespace
+
+OrderSearch::OrderSearch(const OrderTask& task, int64_t least, uint64_t seed)
+    : task_(task),
+      least_(least),
+      random_(seed),
+      times_(task),
+      position_(task.num_passes()) {}
+
+bool OrderSearch::Offer(const PassOrders& orders) {
+  ++steps_;
+  const int64_t ticks = times_.Run(orders);
+  if (ticks >= best_ticks_) return false;
+  best_ticks_ = ticks;
+  best_ = orders;
+  return true;
+}
+
+// Of what times_ has: from the last end of the longest rank back to a pass that
+// nothing holds up.
+void OrderSearch::FindPath(const PassOrders& orders) {
+  int last = -1;
+  int64_t longest = -1;
+  for (int rank = 0; rank < task_.pp(); ++rank) {
+    const std::vector<int>& order = orders[rank];
+    for (size_t at = 0; at < order.size(); ++at) {
+      position_[order[at]] = static_cast<int>(at);
+    }
+    const int64_t first =
+        task_.steps_together ? 0 : times_.start(order.front());
+    const int64_t span = times_.end(order.back()) - first;
+    if (span <= longest) continue;
+    longest = span;
+    last = order.back();
+  }
+  path_.clear();
+  for (int pass = last; pass >= 0;) {
+    path_.push_back(pass);
+    const std::vector<int>& order = orders[task_.RankOf(pass)];
+    const int at = position_[pass];
+    const int before = at > 0 ? order[at - 1] : -1;
+    pass = before >= 0 && times_.end(before) == times_.start(pass)
+               ? before
+               : task_.InputOf(pass);
+  }
+}
+
+// Whether `second`, which stands behind `first`, may go in front of it.
+bool OrderSearch::MayPass(int first, int second) const {
+  const int stage = task_.StageOf(first);
+  const bool same_stage = stage == task_.StageOf(second);
+  const bool same_kind = task_.KindOf(first) == task_.KindOf(second);
+  const bool same_microbatch =
+      task_.MicrobatchOf(first) == task_.MicrobatchOf(second);
+  return same_stage ? !same_kind && !same_microbatch
+                    : !same_kind || !same_microbatch;
+}
+
+bool OrderSearch::StaysInOrder(const std::vector<int>& order, size_t from,
+                               size_t to) const {
+  const int moved = order[from];
+  for (size_t at = std::min(from, to); at <= std::max(from, to); ++at) {
+    if (at == from) continue;
+    if (!(to < from ? MayPass(order[at], moved) : MayPass(moved, order[at]))) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::pair<size_t, size_t> OrderSearch::DrawMove(const PassOrders& orders,
+                                                int* rank) {
+  size_t from = 0;
+  if (random_() % kAnyPass == 0) {
+    *rank = static_cast<int>(random_() % task_.pp());
+    from = random_() % orders[*rank].size();
+  } else {
+    const int pass = path_[random_() % path_.size()];
+    *rank = task_.RankOf(pass);
+    from = position_[pass];
+  }
+  const size_t size = orders[*rank].size();
+  const size_t far =
+      random_() % kFar == 0
+          ? 1 + random_() % std::min<uint64_t>(size - 1, kFarthest)
+          : 1;
+  const bool forward = random_() % 2 == 0;
+  if (forward ? from + far >= size : from < far) return {from, from};
+  const size_t to = forward ? from + far : from - far;
+  return StaysInOrder(orders[*rank], from, to) ? std::pair(from, to)
+                                               : std::pair(from, from);
+}
+
+void OrderSearch::Improve(int64_t steps, const std::function<bool()>& ends) {
+  if (best_.empty()) return;
+  for (int round = 0; round < kRounds; ++round) {
+    const int64_t own_steps = steps / kRounds;
+    PassOrders orders = best_;
+    int64_t ticks = times_.Run(orders);
+    FindPath(orders);
+    for (int64_t step = 0; step < own_steps; ++step) {
+      if (is_least() || ends()) return;
+      int rank = 0;
+      const auto [from, to] = DrawMove(orders, &rank);
+      if (from == to) continue;
+      std::vector<int>& order = orders[rank];
+      Move(from, to, &order);
+      int64_t moved = OrderTimes::kEndless;
+      if (task_.Fits(order, rank)) {
+        ++steps_;
+        moved = times_.Run(orders);
+      }
+      const int64_t threshold =
+          best_ticks_ / kThreshold * (own_steps - step) / own_steps;
+      if (moved == OrderTimes::kEndless || moved > ticks + threshold) {
+        Move(to, from, &order);
+        continue;
+      }
+      ticks = moved;
+      FindPath(orders);
+      if (ticks >= best_ticks_) continue;
+      best_ticks_ = ticks;
+      best_ = orders;
+    }
+  }
+}
+
+}  // namespace pipewright

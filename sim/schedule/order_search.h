@@ -1,0 +1,52 @@
+// Makes an order faster by moving passes within their ranks.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "sim/schedule/order_task.h"
+
+namespace pipewright {
+
+// Threshold accepting: a move that makes the order longer is taken while it
+// costs less than a threshold that falls to 0. Most moves are of passes on the
+// longest path. The same seed and steps give the same order on any machine.
+class OrderSearch {
+ public:
+  // `least`: where the search may end.
+  OrderSearch(const OrderTask& task, int64_t least, uint64_t seed);
+
+  // A start: the best so far if it is faster. False if it is not.
+  bool Offer(const PassOrders& orders);
+
+  // Up to `steps` moves from the best, or until `ends` says so.
+  void Improve(int64_t steps, const std::function<bool()>& ends);
+
+  const PassOrders& best() const { return best_; }
+  int64_t best_ticks() const { return best_ticks_; }
+  bool is_least() const { return best_ticks_ <= least_; }
+  int64_t steps() const { return steps_; }  // orders that were timed
+
+ private:
+  void FindPath(const PassOrders& orders);
+  // A pass and the place that it goes to; the same twice: no legal one.
+  std::pair<size_t, size_t> DrawMove(const PassOrders& orders, int* rank);
+  bool MayPass(int first, int second) const;
+  bool StaysInOrder(const std::vector<int>& order, size_t from,
+                    size_t to) const;
+
+  const OrderTask& task_;
+  const int64_t least_;
+  std::mt19937_64 random_;
+  OrderTimes times_;
+  std::vector<int> position_;  // [pass] in its rank's order
+  std::vector<int> path_;      // longest, as passes
+  PassOrders best_;
+  int64_t best_ticks_ = OrderTimes::kEndless;
+  int64_t steps_ = 0;
+};
+
+}  // namespace pipewright

@@ -1,0 +1,307 @@
+#include "sim/schedule/order_starts.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <queue>
+#include <utility>
+
+#include "sim/schedule/order_bound.h"
+
+namespace pipewright {
+namespace {
+
+using Patience = WeightFiller::Patience;
+using Weights = CyclicPattern::Weights;
+
+// Periods grow by this part of themselves, up to so much above what the bound
+// lets a microbatch take.
+constexpr int64_t kPeriodSteps = 1000;
+constexpr double kLongestPeriod = 1.6;
+// Patterns whose orders are timed; neighbours often have the same.
+constexpr int kTimedPatterns = 12;
+// Lengths of a warm-up over that of 1F1B, in quarters.
+constexpr int kLeastWarmup = 4;
+constexpr int kMostWarmup = 8;
+
+// When a rank is busy with a pattern, by phase.
+class Phases {
+ public:
+  explicit Phases(int64_t period) : period_(period) {}
+
+  // The earliest start from `from` on of something that takes `ticks`; -1 if
+  // there is no gap for it.
+  int64_t Place(int64_t from, int64_t ticks) {
+    int64_t start = from;
+    for (size_t tries = 0; tries < 2 * busy_.size() + 2; ++tries) {
+      const int64_t blocked = BlockedUntil(start, ticks);
+      if (blocked == 0) {
+        busy_.emplace_back(start % period_, ticks);
+        return start;
+      }
+      start += blocked;
+      if (start - from > period_) break;
+    }
+    return -1;
+  }
+
+ private:
+  // How much later it could start for the first that is in its way; 0: now.
+  int64_t BlockedUntil(int64_t start, int64_t ticks) const {
+    for (const auto& [begin, taken] : busy_) {
+      const int64_t behind = (start % period_ - begin + period_) % period_;
+      if (behind < taken) return taken - behind;
+      if (behind + ticks > period_) return period_ - behind + taken;
+    }
+    return ticks > period_ ? period_ + 1 : 0;
+  }
+
+  int64_t period_;
+  std::vector<std::pair<int64_t, int64_t>> busy_;  // phase, ticks
+};
+
+// 1F1B with so many forwards in front on each rank, one stage a rank.
+PassOrders WarmupOrders(const OrderTask& task, int quarters) {
+  PassOrders orders(task.pp());
+  for (int rank = 0; rank < task.pp(); ++rank) {
+    const double room = WithRounding(task.room[rank]) / task.kept[rank];
+    int ahead = (quarters * (task.pp() - rank) + 3) / 4;
+    ahead = std::min({ahead, task.microbatches,
+                      static_cast<int>(std::min<double>(room, ahead))});
+    for (int k = 0; k < ahead; ++k) {
+      orders[rank].push_back(task.Number(0, rank, k));
+    }
+    for (int k = 0; k < task.microbatches; ++k) {
+      orders[rank].push_back(task.Number(1, rank, k));
+      if (k + ahead >= task.microbatches) continue;
+      orders[rank].push_back(task.Number(0, rank, k + ahead));
+    }
+  }
+  return orders;
+}
+
+}  // namespace
+
+PassOrders WeightFiller::Fill(const PassOrders& orders, Patience patience) {
+  const int pp = task_.pp();
+  end_.assign(task_.num_passes(), -1);
+  std::vector<size_t> next(pp), next_weight(pp);
+  std::vector<double> held(pp);
+  std::vector<int64_t> clock(pp);
+  PassOrders weights(pp), filled(pp);
+  using Event = std::pair<int64_t, int>;  // date, rank
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events;
+  for (int rank = 0; rank < pp; ++rank) events.emplace(0, rank);
+  int done = 0;
+  const auto begin = [&](int rank, int64_t now, int pass) {
+    clock[rank] = end_[pass] = now + task_.Ticks(pass);
+    held[rank] += task_.Taken(pass);
+    filled[rank].push_back(pass);
+    ++done;
+    if (task_.splits && task_.KindOf(pass) == 1) {
+      weights[rank].push_back(pass + task_.num_stages() * task_.microbatches);
+    }
+    if (const int output = task_.OutputOf(pass); output >= 0) {
+      const int other = task_.RankOf(output);
+      if (other != rank) events.emplace(std::max(now, clock[other]), other);
+    }
+    events.emplace(clock[rank], rank);
+  };
+  while (!events.empty()) {
+    const auto [now, rank] = events.top();
+    events.pop();
+    if (now < clock[rank]) continue;
+    const bool has_next = next[rank] < orders[rank].size();
+    const int pass = has_next ? orders[rank][next[rank]] : -1;
+    bool has_room = has_next;
+    bool is_known = has_next;
+    int64_t arrival = 0;  // or the least it can be
+    if (has_next) {
+      has_room =
+          held[rank] + task_.Taken(pass) <= WithRounding(task_.room[rank]);
+      if (const int input = task_.InputOf(pass); input >= 0) {
+        is_known = end_[input] >= 0;
+        arrival = (is_known ? end_[input] : now + task_.Ticks(input)) +
+                  task_.Hop(task_.StageOf(input), task_.StageOf(pass));
+      }
+      if (has_room && is_known && arrival <= now) {
+        ++next[rank];
+        begin(rank, now, pass);
+        continue;
+      }
+    }
+    if (next_weight[rank] < weights[rank].size()) {
+      const int weight = weights[rank][next_weight[rank]];
+      const bool waits = has_room && arrival < now + task_.Ticks(weight) &&
+                         (patience == Patience::kPossible ||
+                          (patience == Patience::kKnown && is_known));
+      if (!waits) {
+        ++next_weight[rank];
+        begin(rank, now, weight);
+        continue;
+      }
+    }
+    if (has_room && is_known) events.emplace(arrival, rank);
+  }
+  return done == task_.num_passes() ? filled : PassOrders();
+}
+
+std::optional<CyclicPattern> CyclicPattern::Place(const OrderTask& task,
+                                                  int64_t period,
+                                                  Weights weights) {
+  CyclicPattern pattern(task, period);
+  std::vector<Phases> ranks(task.pp(), Phases(period));
+  const int stages = task.num_stages();
+  const auto place = [&](int kind, int stage, int64_t from, int64_t ticks) {
+    const int64_t start =
+        ranks[task.placement.RankOf(stage)].Place(from, ticks);
+    pattern.start_[kind * stages + stage] = start;
+    return start;
+  };
+  int64_t now = 0;
+  for (int stage = 0; stage < stages; ++stage) {
+    if (stage > 0) now += task.Hop(stage - 1, stage);
+    const int64_t ticks = task.stages[stage].forward;
+    now = place(0, stage, now, ticks);
+    if (now < 0) return {};
+    now += ticks;
+  }
+  const bool behind = weights == Weights::kBehind;
+  for (int stage = stages - 1; stage >= 0; --stage) {
+    if (stage + 1 < stages) now += task.Hop(stage + 1, stage);
+    const PlanTicks& own = task.stages[stage];
+    now = place(1, stage, now,
+                own.backward_input + (behind ? own.backward_weight : 0));
+    if (now < 0) return {};
+    now += own.backward_input;
+    if (behind) pattern.start_[2 * stages + stage] = now;
+  }
+  for (int stage = stages - 1; stage >= 0 && !behind; --stage) {
+    const int64_t from =
+        pattern.start_[stages + stage] + task.stages[stage].backward_input;
+    if (place(2, stage, from, task.stages[stage].backward_weight) < 0) {
+      return {};
+    }
+  }
+  pattern.FindSkips();
+  return pattern;
+}
+
+void CyclicPattern::FindSkips() {
+  const OrderTask& task = *task_;
+  const int stages = task.num_stages();
+  // Microbatches that there is room for, and periods that one is there.
+  double room = task.microbatches;
+  int64_t periods = 1;
+  for (int rank = 0; rank < task.pp(); ++rank) {
+    double kept = 0;
+    for (int chunk = 0; chunk < task.placement.vpp(); ++chunk) {
+      const int stage = task.placement.StageOf(rank, chunk);
+      const PlanTicks& own = task.stages[stage];
+      const int64_t until =
+          task.splits && task.left[stage] > 0
+              ? start_[2 * stages + stage] + own.backward_weight
+              : start_[stages + stage] + own.backward_input;
+      const int64_t life = until - start_[stage];
+      // As a part of the longest, so that short ones of other chunks count
+      // less.
+      periods = std::max(periods, (life + period_ - 1) / period_);
+      kept += task.kept[stage];
+    }
+    room = std::min(room, WithRounding(task.room[rank]) / kept);
+  }
+  together_ = std::max(1, static_cast<int>(room));
+  spread_ = std::max<int64_t>(periods, together_);
+  ticks_each_ =
+      static_cast<double>(period_) * static_cast<double>(spread_) / together_;
+}
+
+int64_t CyclicPattern::PeriodsBefore(int microbatch) const {
+  return microbatch / together_ * spread_ + microbatch % together_;
+}
+
+PassOrders CyclicPattern::Orders(bool with_weights) const {
+  const OrderTask& task = *task_;
+  const int kinds = with_weights ? task.kinds() : 2;
+  PassOrders orders(task.pp());
+  std::vector<std::pair<int64_t, int>> starts;  // of a rank
+  for (int rank = 0; rank < task.pp(); ++rank) {
+    starts.clear();
+    for (int chunk = 0; chunk < task.placement.vpp(); ++chunk) {
+      const int stage = task.placement.StageOf(rank, chunk);
+      for (int kind = 0; kind < kinds; ++kind) {
+        const int64_t first = start_[kind * task.num_stages() + stage];
+        for (int k = 0; k < task.microbatches; ++k) {
+          starts.emplace_back(first + PeriodsBefore(k) * period_,
+                              task.Number(kind, stage, k));
+        }
+      }
+    }
+    std::sort(starts.begin(), starts.end());
+    for (const auto& [start, pass] : starts) orders[rank].push_back(pass);
+  }
+  return orders;
+}
+
+std::vector<PassOrders> StartOrders(const OrderTask& task, int most) {
+  std::vector<std::pair<int64_t, PassOrders>> found;
+  OrderTimes times(task);
+  WeightFiller filler(task);
+  const auto add = [&](PassOrders orders) {
+    if (orders.empty() || !task.Fits(orders)) return;
+    const int64_t ticks = times.Run(orders);
+    if (ticks == OrderTimes::kEndless) return;
+    const auto behind = std::upper_bound(
+        found.begin(), found.end(), ticks,
+        [](int64_t own, const auto& other) { return own < other.first; });
+    found.emplace(behind, ticks, std::move(orders));
+    if (std::ssize(found) > most) found.pop_back();
+  };
+  const auto add_filled = [&](const PassOrders& orders) {
+    if (!task.splits) return add(orders);
+    for (const Patience patience :
+         {Patience::kNone, Patience::kKnown, Patience::kPossible}) {
+      add(filler.Fill(orders, patience));
+    }
+  };
+  for (int quarters = kLeastWarmup;
+       quarters <= kMostWarmup && task.placement.vpp() == 1; ++quarters) {
+    add_filled(WarmupOrders(task, quarters));
+  }
+  int64_t shortest = 1;  // period: the work of the busiest rank
+  for (int rank = 0; rank < task.pp(); ++rank) {
+    int64_t work = 0;
+    for (int chunk = 0; chunk < task.placement.vpp(); ++chunk) {
+      work += task.stages[task.placement.StageOf(rank, chunk)].work();
+    }
+    shortest = std::max(shortest, work);
+  }
+  const double longest =
+      kLongestPeriod *
+      std::max(static_cast<double>(shortest),
+               static_cast<double>(LeastTicks(task)) / task.microbatches);
+  std::vector<std::pair<double, CyclicPattern>> patterns;
+  for (int64_t period = shortest; static_cast<double>(period) <= longest;
+       period += std::max<int64_t>(1, period / kPeriodSteps)) {
+    for (const Weights weights : {Weights::kInGaps, Weights::kBehind}) {
+      std::optional<CyclicPattern> pattern =
+          CyclicPattern::Place(task, period, weights);
+      if (!pattern) continue;
+      patterns.emplace_back(pattern->TicksEach(), *std::move(pattern));
+    }
+  }
+  std::stable_sort(
+      patterns.begin(), patterns.end(),
+      [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (int index = 0;
+       index < std::min<int>(kTimedPatterns, std::ssize(patterns)); ++index) {
+    const CyclicPattern& pattern = patterns[index].second;
+    add(pattern.Orders(true));
+    add_filled(pattern.Orders(false));
+  }
+  std::vector<PassOrders> orders;
+  for (auto& [ticks, own] : found) orders.push_back(std::move(own));
+  return orders;
+}
+
+}  // namespace pipewright

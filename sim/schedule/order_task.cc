@@ -1,0 +1,186 @@
+#include "sim/schedule/order_task.h"
+
+#include <algorithm>
+
+#include "sim/schedule/builder.h"
+
+namespace pipewright {
+namespace {
+
+constexpr PassKind kKinds[] = {PassKind::kForward, PassKind::kBackwardInput,
+                               PassKind::kBackwardWeight};
+
+}  // namespace
+
+double WithRounding(double room) { return room * (1 + kLimitRounding); }
+
+int64_t OrderTask::TicksOf(int kind, int stage) const {
+  const PlanTicks& own = stages[stage];
+  return kind == 0   ? own.forward
+         : kind == 1 ? own.backward_input
+                     : own.backward_weight;
+}
+
+int64_t OrderTask::Hop(int from, int to) const {
+  return placement.RankOf(from) == placement.RankOf(to) ? 0 : stages[from].hop;
+}
+
+int OrderTask::InputOf(int pass) const {
+  const int kind = KindOf(pass);
+  const int stage = StageOf(pass);
+  if (kind == 0) return stage == 0 ? -1 : pass - microbatches;
+  if (kind == 1 && stage + 1 < num_stages()) return pass + microbatches;
+  return pass - num_stages() * microbatches;
+}
+
+int OrderTask::OutputOf(int pass) const {
+  const int kind = KindOf(pass);
+  const int stage = StageOf(pass);
+  if (kind == 0 && stage + 1 < num_stages()) return pass + microbatches;
+  return kind == 1 && stage > 0 ? pass - microbatches : -1;
+}
+
+double OrderTask::Taken(int pass) const {
+  const int kind = KindOf(pass);
+  const int stage = StageOf(pass);
+  if (kind == 0) return kept[stage];
+  if (!splits) return -kept[stage];
+  return kind == 1 ? left[stage] - kept[stage] : -left[stage];
+}
+
+bool OrderTask::Fits(const std::vector<int>& order, int rank) const {
+  const double most = WithRounding(room[rank]);
+  double held = 0;
+  for (const int pass : order) {
+    held += Taken(pass);
+    if (held > most) return false;
+  }
+  return true;
+}
+
+bool OrderTask::Fits(const PassOrders& orders) const {
+  for (int rank = 0; rank < pp(); ++rank) {
+    if (!Fits(orders[rank], rank)) return false;
+  }
+  return true;
+}
+
+Schedule OrderTask::ToSchedule(absl::string_view name,
+                               const PassOrders& orders) const {
+  ScheduleBuilder builder(name, placement, microbatches);
+  for (int rank = 0; rank < pp(); ++rank) {
+    builder.Reserve(rank, std::ssize(orders[rank]));
+    for (const int pass : orders[rank]) {
+      const int kind = KindOf(pass);
+      builder.Add(rank,
+                  kind == 1 && !splits ? PassKind::kBackwardFull : kKinds[kind],
+                  MicrobatchOf(pass), placement.ChunkOf(StageOf(pass)));
+    }
+  }
+  return std::move(builder).Finish();
+}
+
+PassOrders OrderTask::OrdersOf(const Schedule& schedule) const {
+  bool alike = schedule.pp() == pp() && schedule.stages() == num_stages() &&
+               schedule.microbatches == microbatches && schedule.slices == 1 &&
+               schedule.directions == 1 && schedule.update_every == 0 &&
+               schedule.backward == BackwardRule::kChain;
+  for (int stage = 0; alike && stage < num_stages(); ++stage) {
+    alike = schedule.placement.RankOf(stage) == placement.RankOf(stage);
+  }
+  if (!alike) return {};
+  PassOrders orders(pp());
+  // [kind * stages + stage] Passes so far: the order of microbatches is that
+  // of starts.
+  std::vector<int> counts(static_cast<size_t>(kinds()) * num_stages());
+  for (int rank = 0; rank < pp(); ++rank) {
+    const auto add = [&](int kind, int stage) {
+      const int microbatch = counts[kind * num_stages() + stage]++;
+      orders[rank].push_back(Number(kind, stage, microbatch));
+    };
+    for (const Pass pass : schedule.order(rank)) {
+      const int stage = placement.StageOf(rank, pass.chunk());
+      const PassKind kind = pass.kind();
+      if (pass.joint_with_next()) return {};
+      if (kind == PassKind::kForward) {
+        add(0, stage);
+      } else if (IsBackward(kind)) {
+        add(1, stage);
+        if (kind == PassKind::kBackwardFull && splits) add(2, stage);
+      } else if (kind != PassKind::kBackwardWeight) {
+        return {};
+      } else if (splits) {
+        add(2, stage);
+      }
+    }
+  }
+  return Fits(orders) ? orders : PassOrders();
+}
+
+OrderTimes::OrderTimes(const OrderTask& task)
+    : task_(task),
+      end_(task.num_passes()),
+      next_(task.pp()),
+      clock_(task.pp()),
+      is_waiting_(task.pp()) {
+  for (int kind = 0; kind < task.kinds(); ++kind) {
+    for (int stage = 0; stage < task.num_stages(); ++stage) {
+      const int pass = task.Number(kind, stage, 0);
+      Row row = {.ticks = task.TicksOf(kind, stage)};
+      if (const int input = task.InputOf(pass); input >= 0) {
+        row.input = input - pass;
+        row.hop = task.Hop(task.StageOf(input), stage);
+      }
+      if (const int output = task.OutputOf(pass); output >= 0) {
+        row.receiver = task.RankOf(output);
+      }
+      rows_.push_back(row);
+    }
+  }
+}
+
+void OrderTimes::Visit(const std::vector<int>& order, int rank) {
+  while (next_[rank] < order.size()) {
+    const int pass = order[next_[rank]];
+    const Row& row = rows_[pass / task_.microbatches];
+    int64_t ready = clock_[rank];
+    if (row.input != 0) {
+      const int64_t arrival = end_[pass + row.input];
+      if (arrival < 0) return;
+      ready = std::max(ready, arrival + row.hop);
+    }
+    clock_[rank] = end_[pass] = ready + row.ticks;
+    ++next_[rank];
+    ++done_;
+    const int other = row.receiver;
+    if (other < 0 || other == rank || is_waiting_[other]) continue;
+    is_waiting_[other] = 1;
+    waiting_.push_back(other);
+  }
+}
+
+int64_t OrderTimes::Run(const PassOrders& orders) {
+  std::fill(end_.begin(), end_.end(), -1);
+  std::fill(next_.begin(), next_.end(), 0);
+  std::fill(clock_.begin(), clock_.end(), 0);
+  std::fill(is_waiting_.begin(), is_waiting_.end(), 1);
+  waiting_.clear();
+  for (int rank = task_.pp() - 1; rank >= 0; --rank) waiting_.push_back(rank);
+  done_ = 0;
+  while (!waiting_.empty()) {
+    const int rank = waiting_.back();
+    waiting_.pop_back();
+    is_waiting_[rank] = 0;
+    Visit(orders[rank], rank);
+  }
+  if (done_ != task_.num_passes()) return kEndless;
+  int64_t longest = 0;
+  for (int rank = 0; rank < task_.pp(); ++rank) {
+    const int64_t first =
+        task_.steps_together ? 0 : start(orders[rank].front());
+    longest = std::max(longest, clock_[rank] - first);
+  }
+  return longest;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,109 @@
+// What an order is searched for, and what an order takes: F, B and W of every
+// stage and microbatch, in whole ticks. One direction, no slices, flushed; a
+// backward follows the chain of stages.
+//
+// Microbatches are alike, so each stage runs them in their order: of any
+// schedule the first F to start may be called F of microbatch 0, and so on, for
+// B and W too, and nothing gets later or needs more memory.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "sim/schedule/params.h"
+#include "sim/schedule/placement.h"
+#include "sim/schedule/plan_ticks.h"
+#include "sim/schedule/schedule.h"
+
+namespace pipewright {
+
+// Order of each rank as numbers of passes, OrderTask::Number.
+using PassOrders = std::vector<std::vector<int>>;
+
+struct OrderTask {
+  Placement placement = Placement::Plain(1);
+  int microbatches = 1;
+  std::vector<PlanTicks> stages;  // [stage]; no W where backwards are whole
+  bool splits = true;             // B and W are passes of their own
+  // Activations of a microbatch, [stage], from the start of F on; what of them
+  // B leaves to W; and what a rank has room for, [rank]. Any unit.
+  std::vector<double> kept;
+  std::vector<double> left;
+  std::vector<double> room;
+  // All ranks step together, so the whole span counts and not the longest of a
+  // rank.
+  bool steps_together = false;
+
+  int pp() const { return placement.pp(); }
+  int num_stages() const { return placement.stages(); }
+  int kinds() const { return splits ? 3 : 2; }
+  int num_passes() const { return kinds() * num_stages() * microbatches; }
+
+  // F, B, W are kinds 0, 1, 2.
+  int Number(int kind, int stage, int microbatch) const {
+    return (kind * num_stages() + stage) * microbatches + microbatch;
+  }
+  int KindOf(int pass) const { return pass / (num_stages() * microbatches); }
+  int StageOf(int pass) const { return pass / microbatches % num_stages(); }
+  int MicrobatchOf(int pass) const { return pass % microbatches; }
+  int RankOf(int pass) const { return placement.RankOf(StageOf(pass)); }
+  int64_t Ticks(int pass) const { return TicksOf(KindOf(pass), StageOf(pass)); }
+  int64_t TicksOf(int kind, int stage) const;
+  // From the end of a pass of `from` to its arrival at `to`.
+  int64_t Hop(int from, int to) const;
+  // The pass whose result it waits for; -1: none.
+  int InputOf(int pass) const;
+  // The pass on the next or last stage that waits for it; -1: none.
+  int OutputOf(int pass) const;
+  // What a pass takes of its rank's room, or gives back.
+  double Taken(int pass) const;
+
+  // Does no rank ever hold more than it has room for?
+  bool Fits(const std::vector<int>& order, int rank) const;
+  bool Fits(const PassOrders& orders) const;
+
+  Schedule ToSchedule(absl::string_view name, const PassOrders& orders) const;
+  // Empty where the schedule has other passes, stages elsewhere, or needs more
+  // room. A whole backward counts as B with W behind it.
+  PassOrders OrdersOf(const Schedule& schedule) const;
+};
+
+// A limit that is exceeded by rounding alone.
+double WithRounding(double room);
+
+// Times of orders: each pass as early as its inputs and its rank let it.
+class OrderTimes {
+ public:
+  static constexpr int64_t kEndless = std::numeric_limits<int64_t>::max();
+
+  explicit OrderTimes(const OrderTask& task);
+
+  // What is minimised; kEndless where ranks wait for each other. Each rank has
+  // F, B and W of a stage and microbatch in this order.
+  int64_t Run(const PassOrders& orders);
+  int64_t start(int pass) const { return end_[pass] - task_.Ticks(pass); }
+  int64_t end(int pass) const { return end_[pass]; }
+
+ private:
+  // What the passes of one kind and stage have in common.
+  struct Row {
+    int64_t ticks = 0;
+    int64_t hop = 0;    // of the input
+    int input = 0;      // from a pass to the one it waits for; 0: none
+    int receiver = -1;  // rank that waits for the result
+  };
+
+  void Visit(const std::vector<int>& order, int rank);
+
+  const OrderTask& task_;
+  std::vector<Row> rows_;       // [kind * stages + stage]
+  std::vector<int64_t> end_;    // [pass]; -1: not yet
+  std::vector<size_t> next_;    // [rank]
+  std::vector<int64_t> clock_;  // [rank]
+  std::vector<int> waiting_;    // ranks that may go on
+  std::vector<char> is_waiting_;
+  int done_ = 0;
+};
+
+}  // namespace pipewright

@@ -1,0 +1,374 @@
+// The searched schedule and its bound, against all orders there are, against
+// every other schedule, and against itself.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "sim/memory/activations.h"
+#include "sim/schedule/registry.h"
+#include "sim/schedule/replay.h"
+#include "sim/schedule/text.h"
+#include "sim/schedule/verify.h"
+#include "tests/support/random_schedule.h"
+#include "tests/support/rounds.h"
+
+namespace pipewright::optimal_test {
+namespace {
+
+// One stage a rank. Times are whole numbers.
+ScheduleParams AnyParams(Random& random, int pp, int microbatches) {
+  ScheduleParams params;
+  params.pp = pp;
+  params.microbatches = microbatches;
+  PlanCosts& costs = params.costs;
+  costs.given = true;
+  costs.hop = random.Chance(50) ? 0 : random.Int(1, 8);
+  costs.held_until_weight = random.Chance(66) ? 1 : random.Int(0, 2) / 2.0;
+  costs.steps_together = random.Chance(50);
+  const bool alike = random.Chance(33);
+  const int forward = random.Int(8, 32);
+  const int input = random.Int(8, 32);
+  const int weight = random.Int(3, 24);
+  for (int stage = 0; stage < pp; ++stage) {
+    const int part = alike ? 10 : random.Int(6, 15);
+    costs.stages.push_back(
+        {.forward = static_cast<double>(forward * part),
+         .backward_input = static_cast<double>(input * part),
+         .backward_weight = static_cast<double>(weight * part)});
+  }
+  params.max_activations = random.Int(1, pp + 1);
+  return params;
+}
+
+// The shortest of all orders, tried one after the other. Nothing of
+// sim/schedule is used.
+class AllOrders {
+ public:
+  explicit AllOrders(const ScheduleParams& params) : params_(params) {}
+
+  // Stops where none is below `least`.
+  double Shortest(double least) {
+    least_ = least;
+    shortest_ = std::numeric_limits<double>::infinity();
+    std::vector<int> order;
+    AddOrders(0, 0, 0, &order);
+    chosen_.assign(params_.pp, 0);
+    Choose(0);
+    return shortest_;
+  }
+
+ private:
+  // F, B, W of a rank are 0, 1, 2; each kind runs its microbatches in order.
+  void AddOrders(int forwards, int inputs, int weights,
+                 std::vector<int>* order) {
+    const int m = params_.microbatches;
+    if (weights == m) {
+      orders_.push_back(*order);
+      return;
+    }
+    const double held = forwards - inputs +
+                        params_.costs.held_until_weight * (inputs - weights);
+    const auto add = [&](int kind, bool may) {
+      if (!may) return;
+      order->push_back(kind);
+      AddOrders(forwards + (kind == 0), inputs + (kind == 1),
+                weights + (kind == 2), order);
+      order->pop_back();
+    };
+    add(0, forwards < m && held + 1 <= *params_.max_activations + 1e-9);
+    add(1, inputs < forwards);
+    add(2, weights < inputs);
+  }
+
+  void Choose(int rank) {
+    if (shortest_ <= least_) return;
+    if (rank == params_.pp) {
+      shortest_ = std::min(shortest_, Time());
+      return;
+    }
+    for (size_t order = 0; order < orders_.size(); ++order) {
+      chosen_[rank] = order;
+      Choose(rank + 1);
+    }
+  }
+
+  // Sweeps over the ranks until nothing changes.
+  double Time() const {
+    const int pp = params_.pp;
+    const int m = params_.microbatches;
+    const PlanCosts& costs = params_.costs;
+    // [rank][kind][microbatch] ends, -1: not yet.
+    std::vector<std::vector<double>> ends(3 * pp, std::vector<double>(m, -1));
+    std::vector<size_t> next(pp);
+    std::vector<double> clock(pp), first(pp, -1);
+    std::vector<std::vector<int>> counts(pp, std::vector<int>(3));
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (int rank = 0; rank < pp; ++rank) {
+        const std::vector<int>& order = orders_[chosen_[rank]];
+        while (next[rank] < order.size()) {
+          const int kind = order[next[rank]];
+          const int k = counts[rank][kind];
+          double ready = 0;
+          if (kind == 0 && rank > 0) {
+            if (ends[3 * (rank - 1)][k] < 0) break;
+            ready = ends[3 * (rank - 1)][k] + costs.hop;
+          }
+          if (kind == 1 && rank + 1 < pp) {
+            if (ends[3 * (rank + 1) + 1][k] < 0) break;
+            ready = ends[3 * (rank + 1) + 1][k] + costs.hop;
+          }
+          const StageTimes& own = costs.stages[rank];
+          const double start = std::max(ready, clock[rank]);
+          if (first[rank] < 0) first[rank] = start;
+          clock[rank] = start + (kind == 0   ? own.forward
+                                 : kind == 1 ? own.backward_input
+                                             : own.backward_weight);
+          ends[3 * rank + kind][k] = clock[rank];
+          ++counts[rank][kind];
+          ++next[rank];
+          moved = true;
+        }
+      }
+    }
+    double longest = 0;
+    for (int rank = 0; rank < pp; ++rank) {
+      if (next[rank] < orders_[chosen_[rank]].size()) {
+        return std::numeric_limits<double>::infinity();
+      }
+      longest = std::max(
+          longest, clock[rank] - (costs.steps_together ? 0 : first[rank]));
+    }
+    return longest;
+  }
+
+  const ScheduleParams params_;
+  double least_ = 0;
+  double shortest_ = 0;
+  std::vector<std::vector<int>> orders_;
+  std::vector<size_t> chosen_;  // [rank]
+};
+
+Schedule Searched(const ScheduleParams& params) {
+  auto schedule = BuildSchedule("optimal", params);
+  INFO(schedule.status());
+  REQUIRE(schedule.ok());
+  REQUIRE(VerifySchedule(*schedule).ok());
+  REQUIRE(schedule->found.has_value());
+  return *std::move(schedule);
+}
+
+// By the replay that planners and closed forms are tested with.
+double TimeOf(const Schedule& schedule, const PlanCosts& costs) {
+  const auto times = Replay(schedule, costs);
+  REQUIRE(times.ok());
+  return costs.steps_together ? times->span_global : times->span_per_rank;
+}
+
+double Work(const ScheduleParams& params) {
+  double most = 0;
+  for (const StageTimes& own : params.costs.stages) {
+    most =
+        std::max(most, own.forward + own.backward_input + own.backward_weight);
+  }
+  return most * params.microbatches;
+}
+
+TEST_CASE("optimal: against all orders, the bound holds and the best is found",
+          "[schedule]") {
+  Random random(45);
+  struct Size {
+    int pp, microbatches, cases;
+  };
+  int cases = 0, found = 0, tight = 0, above_work = 0;
+  double gaps = 0;
+  for (const Size& size : {Size{1, 3, 5}, Size{2, 2, 20}, Size{2, 3, 40},
+                           Size{3, 2, 20}, Size{3, 3, 12}, Size{2, 4, 8}}) {
+    for (int draw = 0; draw < testing::Rounds(size.cases); ++draw) {
+      const ScheduleParams params =
+          AnyParams(random, size.pp, size.microbatches);
+      const Schedule schedule = Searched(params);
+      const FoundOrder& order = *schedule.found;
+      const double best =
+          std::min(order.time, AllOrders(params).Shortest(order.least_time));
+      INFO(ScheduleToText(schedule)
+           << " limit " << *params.max_activations << " found " << order.time
+           << " best " << best << " bound " << order.least_time);
+      CHECK(order.least_time <= best * (1 + 1e-9));
+      CHECK(TimeOf(schedule, params.costs) == Approx(order.time));
+      ++cases;
+      found += order.time <= best * (1 + 1e-9);
+      if (best <= Work(params) * (1 + 1e-9)) continue;
+      ++tight;
+      above_work += order.least_time > Work(params) * (1 + 1e-9);
+      gaps += best / order.least_time - 1;
+    }
+  }
+  INFO(found << " of " << cases << ", " << tight << " tight, " << above_work
+             << " above the work, mean gap " << gaps / tight);
+  CHECK(found >= 0.95 * cases);
+  CHECK(above_work >= 0.8 * tight);
+  CHECK(gaps / tight <= 0.05);
+}
+
+TEST_CASE("optimal: within its limit, and as fast as any schedule that is",
+          "[schedule]") {
+  Random random(7);
+  for (int draw = 0; draw < testing::Rounds(40); ++draw) {
+    ScheduleParams params =
+        AnyParams(random, random.Int(2, 6), random.Int(1, 14));
+    params.vpp = random.Chance(30) ? 2 : 1;
+    if (params.vpp == 2) {
+      const std::vector<StageTimes> half = params.costs.stages;
+      params.costs.stages.insert(params.costs.stages.end(), half.begin(),
+                                 half.end());
+      params.own["placement"] = random.Chance(50) ? "v" : "loop";
+    }
+    params.own["steps"] = "200";
+    const Schedule schedule = Searched(params);
+    const FoundOrder& order = *schedule.found;
+    INFO(ScheduleToText(schedule));
+    CHECK(TimeOf(schedule, params.costs) == Approx(order.time));
+    CHECK(order.least_time <= order.time);
+    CHECK(order.time <= order.start_time);
+    const double held = params.costs.held_until_weight;
+    const double limit = *params.max_activations * (1 + 1e-9);
+    for (const double peak : PeakActivations(schedule, held)) {
+      CHECK(peak <= limit);
+    }
+    ScheduleParams theirs = params;
+    theirs.own.clear();
+    for (const ScheduleInfo* info : AllSchedules()) {
+      const auto other = BuildSchedule(info->name, theirs);
+      if (!other.ok() || info->name == "optimal" || other->directions == 2 ||
+          other->update_every > 0 || other->Has(PassKind::kOffload) ||
+          other->backward != BackwardRule::kChain || other->slices > 1) {
+        continue;
+      }
+      bool alike = true;
+      for (int stage = 0; stage < schedule.stages(); ++stage) {
+        alike =
+            alike && other->stages() == schedule.stages() &&
+            other->placement.RankOf(stage) == schedule.placement.RankOf(stage);
+      }
+      const std::vector<double> peaks = PeakActivations(*other, held);
+      if (!alike || *std::max_element(peaks.begin(), peaks.end()) > limit) {
+        continue;
+      }
+      INFO(info->name);
+      CHECK(order.time <= TimeOf(*other, params.costs) * (1 + 1e-9));
+      CHECK(order.least_time <= TimeOf(*other, params.costs) * (1 + 1e-9));
+    }
+  }
+}
+
+// F 1, B 1.05, W 0.8, as published questions have them.
+ScheduleParams Alike(int pp, int microbatches, double limit, double hop) {
+  ScheduleParams params;
+  params.pp = pp;
+  params.microbatches = microbatches;
+  params.max_activations = limit;
+  params.costs.given = true;
+  params.costs.forward = 1;
+  params.costs.backward_input = 1.05;
+  params.costs.backward_weight = 0.8;
+  params.costs.hop = hop;
+  params.own["steps"] = "0";
+  return params;
+}
+
+void CheckGaps(int pp, int microbatches) {
+  for (const double hop : {0.0, 0.05}) {
+    for (const double part : {1 / 6.0, 1 / 3.0, 1 / 2.0, 1.0, 2.0}) {
+      const Schedule schedule =
+          Searched(Alike(pp, microbatches, part * pp, hop));
+      INFO(pp << " x " << microbatches << ", limit " << part << " pp, hop "
+              << hop << ": " << schedule.found->time << " of "
+              << schedule.found->least_time << " from "
+              << schedule.found->start);
+      CHECK(schedule.found->gap() <= (part < 1 ? 0.1 : 0.01));
+    }
+  }
+}
+
+TEST_CASE("optimal: near its bound, above and below 1F1B's memory",
+          "[schedule]") {
+  CheckGaps(24, 96);
+}
+
+TEST_CASE("optimal: 128 ranks and 512 microbatches are near the bound",
+          "[schedule][long]") {
+  CheckGaps(128, 512);
+}
+
+TEST_CASE("optimal: a seed and its steps give one order", "[schedule]") {
+  Random random(3);
+  int others = 0;
+  for (int draw = 0; draw < 6; ++draw) {
+    ScheduleParams params = AnyParams(random, 5, 12);
+    const auto text = [&](const char* seed, const char* steps) {
+      params.own = {{"seed", seed}, {"steps", steps}};
+      return ScheduleToText(Searched(params));
+    };
+    const std::string first = text("1", "400");
+    CHECK(text("1", "400") == first);
+    others += text("2", "400") != first;
+    params.own = {{"seed", "1"}, {"steps", "2000"}};
+    const double more = Searched(params).found->time;
+    params.own = {{"seed", "1"}, {"steps", "0"}};
+    CHECK(more <= Searched(params).found->time);
+  }
+  CHECK(others > 0);
+}
+
+TEST_CASE("optimal: the unit of times does not matter", "[schedule]") {
+  Random random(5);
+  ScheduleParams params = AnyParams(random, 4, 10);
+  params.own["steps"] = "300";
+  const Schedule one = Searched(params);
+  params.costs.hop /= 1000;
+  for (StageTimes& own : params.costs.stages) {
+    own = {own.forward / 1000, own.backward_input / 1000,
+           own.backward_weight / 1000};
+  }
+  const Schedule other = Searched(params);
+  CHECK(ScheduleToText(one) == ScheduleToText(other));
+  CHECK(other.found->time == Approx(one.found->time / 1000));
+}
+
+TEST_CASE("optimal: room by rank in bytes counts where no limit is given",
+          "[schedule]") {
+  ScheduleParams params = Alike(4, 16, 1, 0);
+  params.max_activations.reset();
+  params.costs.kept = {4, 4, 4, 4};
+  params.costs.left = {4, 4, 4, 4};
+  params.costs.room = {8, 16, 16, 16};
+  const Schedule schedule = Searched(params);
+  const std::vector<double> peaks = PeakActivations(schedule, 1);
+  CHECK(peaks[0] <= 2);
+  CHECK(*std::max_element(peaks.begin(), peaks.end()) <= 4);
+  params.costs.room[0] = 16;
+  CHECK(Searched(params).found->time < schedule.found->time);
+  CHECK(Searched(params).found->least_time < schedule.found->least_time);
+}
+
+TEST_CASE("optimal: a whole backward is one pass", "[schedule]") {
+  ScheduleParams params = Alike(3, 6, 3, 0);
+  params.own["backward"] = "full";
+  const Schedule schedule = Searched(params);
+  CHECK(schedule.Has(PassKind::kBackwardFull));
+  CHECK(!schedule.Has(PassKind::kBackwardWeight));
+  const auto usual = BuildSchedule("1f1b", params);
+  REQUIRE(!usual.ok());  // own parameters are refused
+  params.own.clear();
+  CHECK(schedule.found->time ==
+        Approx(TimeOf(*BuildSchedule("1f1b", params), params.costs)));
+}
+
+}  // namespace
+}  // namespace pipewright::optimal_test

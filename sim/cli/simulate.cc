@@ -350,7 +350,6 @@ void AddSimulate(CLI::App* app, Action* action) {
       "simulate", "Run a schedule and report times, bubbles and memory");
   auto simulate = std::make_shared<SimulateVerb>();
   simulate->config.AddTo(verb, ConfigOptions::File::kPositional);
-  simulate->config.AddFromArgs(verb);
   simulate->seeds.AddTo(verb);
   OutputFiles& files = simulate->files;
   files.AddReport(verb, "the report");

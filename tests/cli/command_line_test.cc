@@ -5,9 +5,11 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "sim/analysis/sweep/points.h"
 #include "sim/base/file.h"
 #include "sim/config/flags.h"
 #include "tests/support/json.h"
+#include "tests/support/paths.h"
 #include "tests/support/run_binary.h"
 
 namespace pipewright::command_line_test {
@@ -238,6 +240,34 @@ TEST_CASE("cli: the template of init runs", "[cli]") {
   const BinaryResult again = RunBinary({"init", "-o", file});
   CHECK(again.exit_code == 2);
   CHECK(absl::StrContains(again.err, "does not exist yet"));
+}
+
+TEST_CASE("cli: version says what was built, and with what", "[cli]") {
+  const BinaryResult text = RunBinary({"version"});
+  CHECK(text.exit_code == 0);
+  CHECK(absl::StrContains(text.out, "pipewright " PIPEWRIGHT_VERSION "\n"));
+  const Json json = Json::parse(RunBinary({"version", "--json"}).out);
+  CHECK(json["version"] == PIPEWRIGHT_VERSION);
+  CHECK(json["model_version"] == kModelVersion);
+  CHECK(absl::StrContains(json["compiler"].get<std::string>(), "."));
+  if (!json["commit"].is_null()) {
+    const std::string commit = json["commit"].get<std::string>();
+    CHECK(commit.substr(0, commit.find('+'))
+              .find_first_not_of("0123456789abcdef") == std::string::npos);
+    CHECK(json["commit_date"].get<std::string>().size() == 10);
+    CHECK(absl::StrContains(text.out, commit));
+  }
+  for (const char* library :
+       {"Abseil", "CLI11", "nlohmann-json", "protobuf", "SQLite", "yaml-cpp",
+        "zlib", "SimGrid", "oneDNN", "MPI", "CUDA"}) {
+    INFO(library);
+    const std::string version = json["libraries"][library].get<std::string>();
+    CHECK(absl::StrContains(text.out, version));
+    CHECK(version.find_first_of("0123456789n") != std::string::npos);
+  }
+  const std::string citation =
+      ReadFile(testing::SourcePath("CITATION.cff")).value();
+  CHECK(absl::StrContains(citation, "version: " PIPEWRIGHT_VERSION "\n"));
 }
 
 }  // namespace

@@ -67,6 +67,8 @@ struct ExecuteCalls {
   std::function<absl::Status(const Program& program, ExecuteReport* report,
                              std::optional<std::string> table)>
       write;
+  // Of the run and the check; on the process that writes, else null.
+  Progress* progress = nullptr;
   // A thread computes for ever and cannot be joined: ends the process.
   std::function<void(const absl::Status&)> hopeless;
 };

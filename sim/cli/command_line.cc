@@ -84,7 +84,9 @@ absl::Status UsageError(const CLI::App& app, const CLI::ParseError& error) {
                             option->get_name(), " is given twice")));
     }
     if (required && option->get_required() && option->count() == 0) {
-      return AboutField(option->get_name(), status);
+      const std::string& what = option->get_description();
+      return what.empty() ? AboutField(option->get_name(), status)
+                          : MissingValue(option->get_name(), what);
     }
   }
   return status;

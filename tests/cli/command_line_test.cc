@@ -242,6 +242,35 @@ TEST_CASE("cli: the template of init runs", "[cli]") {
   CHECK(absl::StrContains(again.err, "does not exist yet"));
 }
 
+TEST_CASE("cli: --set takes the name of a flag", "[cli]") {
+  const auto run = [](const std::string& set) {
+    return RunBinary({"simulate", "--microbatches", "8", "--engine", "fast",
+                      "--set", set, "--json"});
+  };
+  const BinaryResult named = run("pp=4");
+  INFO(named.err);
+  CHECK(named.exit_code == 0);
+  CHECK(named.out == run("strategy.pp=4").out);
+  CHECK(absl::StrContains(run("pp=0").err, "--set pp=0: strategy.pp: 0"));
+  // A section is none.
+  CHECK(run("system=dgx-h100").exit_code == 2);
+}
+
+TEST_CASE("cli: what is missing is said with what may stand there", "[cli]") {
+  const auto said = [](const Arguments& words) {
+    const BinaryResult run = RunBinary(words);
+    CHECK(run.exit_code == 2);
+    return run.err;
+  };
+  CHECK(absl::StrContains(said({"simulate"}), "or a model"));
+  CHECK(absl::StrContains(said({"list"}), "WHAT: missing; allowed: schedules"));
+  CHECK(absl::StrContains(said({"reproduce"}), "zero-bubble-table5"));
+  CHECK(absl::StrContains(said({"run", "llama3-8b"}),
+                          "did you mean 'simulate'?"));
+  CHECK(absl::StrContains(said({"simulate", "llama3-8b", "--gpus", "8"}),
+                          "did you mean '--nodes'?"));
+}
+
 TEST_CASE("cli: version says what was built, and with what", "[cli]") {
   const BinaryResult text = RunBinary({"version"});
   CHECK(text.exit_code == 0);

@@ -139,7 +139,7 @@ TEST_CASE("defaults: the batch is the nearest that the schedule runs",
   };
   // 512 samples of 8192 tokens are 4 Mi; 85 a replica, in groups of 6 ranks.
   const PreparedRun groups =
-      run("interleaved-1f1b", "pp: 6, vpp: 2, dp: 6, split: auto");
+      run("interleaved-1f1b", "pp: 6, vpp: 2, dp: 6, split: balanced");
   CHECK(*groups.config.strategy.microbatches == 84);
   CHECK(Warns(groups,
               "no batch is given: 84, the nearest to 85 that "
@@ -149,9 +149,8 @@ TEST_CASE("defaults: the batch is the nearest that the schedule runs",
   CHECK(*both.config.strategy.microbatches % 2 == 0);
   CHECK(Warns(both, "the nearest to 21 that dualpipe runs"));
   // One that runs stays, and a given one is refused as before.
-  CHECK(
-      *run("1f1b", "pp: 6, dp: 6, split: auto").config.strategy.microbatches ==
-      85);
+  CHECK(*run("1f1b", "pp: 6, dp: 6, split: balanced")
+             .config.strategy.microbatches == 85);
   CHECK(absl::StrContains(
       Refusal(absl::StrCat(kModel, kSystem,
                            "schedule: {name: interleaved-1f1b}\nstrategy: {pp: "

@@ -130,7 +130,7 @@ const std::map<std::string, Examples, std::less<>>& AllExamples() {
          "one of each rank"},
         {"calibrate import --nccl-tests all_reduce.txt -o p.textproto",
          "collectives"},
-        {"calibrate import --silicon csv/ -o rates.pb", "kernel rates"}}},
+        {"calibrate import --silicon csv/ -o rates.txtpb", "kernel rates"}}},
       {"execute",
        {{"execute gpt-tiny --pp 2 --microbatches 4 --sequence 16",
          "train and check"},

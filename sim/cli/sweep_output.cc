@@ -78,9 +78,12 @@ void CountedTexts::Add(const std::string& text) {
 std::vector<std::string> CountedTexts::Lines(int64_t all) const {
   std::vector<std::string> lines;
   for (const Row& row : rows_) {
+    const std::string which =
+        row.points < all ? absl::StrCat(row.points, " of ", all, " points")
+        : all == 1       ? "the only point"
+                         : absl::StrCat("all ", all, " points");
     lines.push_back(absl::StrCat(
-        row.points == all ? "all " : "", row.points,
-        row.points == all ? "" : absl::StrCat(" of ", all), " points",
+        which,
         row.others == 0
             ? ""
             : absl::StrCat(" (", row.others, " of them with other numbers)"),

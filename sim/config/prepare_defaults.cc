@@ -15,6 +15,7 @@
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
 #include "sim/config/config_fields.h"
+#include "sim/config/framework.h"
 #include "sim/config/prepare.h"
 #include "sim/config/prepare_parts.h"
 #include "sim/cost/device.h"
@@ -208,8 +209,8 @@ std::string UsualBatchNote(int64_t microbatches, const std::string& nearest) {
 absl::Status TakeUsualBatch(RunContext* context, RunConfig* config) {
   StrategyChoice& strategy = config->strategy;
   // A framework's file has a batch of its own, or says why it is not known.
-  if (strategy.microbatches || strategy.global_batch || strategy.framework ||
-      !strategy.dp_classes.microbatches.empty() ||
+  if (strategy.microbatches || strategy.global_batch ||
+      FrameworkIsOfFile(*config) || !strategy.dp_classes.microbatches.empty() ||
       GivesLengths(config->sequences)) {
     return absl::OkStatus();
   }

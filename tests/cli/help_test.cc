@@ -15,6 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "sim/base/file.h"
 #include "sim/cli/option_table.h"
 #include "sim/cli/verbs.h"
 #include "sim/config/flags.h"
@@ -190,33 +191,43 @@ void WriteUsersFiles(const TemporaryFolder& folder) {
                "dtype,m,n,k,latency_ms\nbfloat16,128,256,512,0.010\n");
 }
 
-// Files of examples of other pages, as those make them.
-const std::map<std::string, std::vector<Words>>& MadeBefore() {
-  static const auto* const all = new std::map<std::string, std::vector<Words>>{
-      {"plot",
-       {WordsOf("sweep gpt2-xl --system dgx-h100 --microbatches 16 --sweep "
-                "strategy.pp=1,2,4 -o runs.sqlite")}},
-      {"sweep", {WordsOf("init sweep -o sweep.yaml")}},
-      {"calibrate show",
-       {WordsOf("calibrate --quick --model gpt-tiny --budget 1s -o "
-                "cpu.textproto")}},
-      {"calibrate diff",
-       {WordsOf("calibrate --quick --model gpt-tiny --budget 1s -o "
-                "monday.textproto"),
-        WordsOf("calibrate --quick --model gpt-tiny --budget 1s -o "
-                "friday.textproto")}},
-      {"calibrate coverage",
-       {WordsOf("calibrate --quick --model gpt-tiny --budget 1s -o "
-                "monday.textproto"),
-        WordsOf("calibrate --quick --model gpt-tiny --budget 1s -o "
-                "friday.textproto")}}};
-  return *all;
+// A profile as the page of calibrate makes it.
+std::string QuickProfile() {
+  static const auto* const text = [] {
+    const TemporaryFolder folder;
+    const std::string path = folder.Path("cpu.textproto");
+    const BinaryResult run =
+        RunHere({"calibrate", "--quick", "--model", "gpt-tiny", "--budget",
+                 "0s", "-o", path});
+    INFO(run.err);
+    REQUIRE(run.exit_code == 0);
+    return new std::string(ReadFile(path).value());
+  }();
+  return *text;
+}
+
+// Files that examples of other pages make.
+void MakeBefore(const std::string& page, const TemporaryFolder& folder) {
+  const auto run = [](const std::string& line) {
+    const BinaryResult result = RunHere(WordsOf(line));
+    INFO(line << "\n" << result.err);
+    CHECK(result.exit_code == 0);
+  };
+  if (page == "plot") {
+    run("sweep gpt2-xl --system dgx-h100 --microbatches 16 --sweep "
+        "strategy.pp=1,2,4 -o runs.sqlite");
+  }
+  if (page == "sweep") run("init sweep -o sweep.yaml");
+  if (!absl::StartsWith(page, "calibrate ")) return;
+  for (const char* name : {"cpu", "monday", "friday"}) {
+    folder.Write(absl::StrCat(name, ".textproto"), QuickProfile());
+  }
 }
 
 // Examples that search or measure for long, with what ends them sooner.
 Words Shorter(const std::string& line) {
   if (absl::StartsWith(line, "plan ")) return {"--max-candidates", "20"};
-  if (absl::StartsWith(line, "calibrate --")) return {"--budget", "1s"};
+  if (absl::StartsWith(line, "calibrate --")) return {"--budget", "0s"};
   return {};
 }
 
@@ -240,14 +251,7 @@ TEST_CASE("help: every example of every page runs", "[cli][long]") {
     const TemporaryFolder folder;
     WriteUsersFiles(folder);
     std::filesystem::current_path(folder.Path(""));
-    const auto made = MadeBefore().find(name);
-    if (made != MadeBefore().end()) {
-      for (const Words& words : made->second) {
-        const BinaryResult result = RunHere(words);
-        INFO(absl::StrJoin(words, " ") << "\n" << result.err);
-        CHECK(result.exit_code == 0);
-      }
-    }
+    MakeBefore(name, folder);
     const Words lines = ExampleLines(page);
     CHECK(lines.size() >= HelpExamples(name).size());
     for (const std::string& line : lines) {

@@ -171,6 +171,10 @@ TEST_CASE("defaults: a batch of about four million tokens", "[config]") {
   CHECK(!Warns(
       Prepared(absl::StrCat(kModel, kSystem, "strategy: {global_batch: 64}\n")),
       "no batch"));
+  // A framework's file says its batch, a framework alone does not.
+  CHECK(Warns(Prepared(absl::StrCat(kModel, kSystem,
+                                    "strategy: {framework: megatron}\n")),
+              "no batch is given: 64"));
 }
 
 TEST_CASE("defaults: without a model and times a pass is one unit",

@@ -121,7 +121,8 @@ TEST_CASE("given: of a preset and a file of its name one is taken, and said",
   const std::filesystem::path before = std::filesystem::current_path();
   std::filesystem::current_path(folder.Path(""));
   const auto said = [](const Words& given) {
-    Words words = {"simulate", "--system", "dgx-h100", "--microbatches", "8"};
+    Words words = {"simulate", "--system", "dgx-h100",       "--pp", "4",
+                   "--tp",     "2",        "--microbatches", "8"};
     words.insert(words.begin() + 1, given.begin(), given.end());
     const BinaryResult run = RunHere(words);
     INFO(run.err);

@@ -111,7 +111,7 @@ TEST_CASE("defaults: without degrees replicas fill the nodes", "[config]") {
 TEST_CASE("defaults: what a degree alone cannot fill is said", "[config]") {
   const auto run = [](const std::string& strategy) {
     return Prepared(absl::StrCat(kModel, kSystem, "strategy: {", strategy,
-                                 ", microbatches: 12}\n"));
+                                 ", microbatches: 12, split: balanced}\n"));
   };
   const PreparedRun three = run("pp: 3");
   CHECK(*three.config.strategy.dp == 2);

@@ -173,7 +173,7 @@ absl::Status SweepStore::Add(const PointResult& result) {
     PW_ASSIGN_OR_RETURN(const int64_t shape, ShapeOf(result.shape));
     insert_->BindInteger(16, shape);
     insert_->BindText(17, result.leaves);
-    insert_->BindText(18, result.time_unit);
+    if (!result.time_unit.empty()) insert_->BindText(18, result.time_unit);
   }
   PW_RETURN_IF_ERROR(insert_->Run());
   known_.insert(result.hash);

@@ -88,7 +88,7 @@ TEST_CASE("sweep: figures of units name no seconds", "[sweep]") {
   const std::string path = folder.Path("a.sqlite");
   REQUIRE(Swept(path, kUnits).exit_code == 0);
   const std::string csv = folder.Path("f.csv");
-  for (const std::string& end : {"f.svg", "f.html"}) {
+  for (const char* const end : {"f.svg", "f.html"}) {
     const BinaryResult run =
         RunHere({"plot", path, "--x", "strategy.pp", "--y", "iteration_s", "-o",
                  folder.Path(end), "--csv", csv});
@@ -131,7 +131,7 @@ TEST_CASE("sweep: one in which no point can run is no success", "[sweep]") {
       "--schedule", "interleaved-1f1b", "--vpp", "2", "--microbatches",
       "7",          "--sweep",          "pp=2,4"};
   // The second time they are rows.
-  for (const std::string& earlier : {"0", "2"}) {
+  for (const int earlier : {0, 2}) {
     const BinaryResult run = Swept(path, Plus(odd, {"--json"}));
     INFO(run.err);
     CHECK(run.exit_code == 2);
@@ -139,7 +139,7 @@ TEST_CASE("sweep: one in which no point can run is no success", "[sweep]") {
                             "no point of the sweep can run; all 2 points"));
     CHECK(absl::StrContains(run.err, "strategy.microbatches: 7"));
     const Json counts = Json::parse(run.out);
-    CHECK(absl::StrCat(counts["earlier"].get<int>()) == earlier);
+    CHECK(counts["earlier"] == earlier);
     CHECK(counts["refusals"][0]["points"] == 2);
     CHECK(counts["time_unit"].is_null());
   }

@@ -68,7 +68,7 @@ struct OwnRows {
   CountedTexts notes;
   CountedTexts refusals;
   bool only_orders_refused = true;  // exit code 4 of all
-  // Of those that fit.
+  // The best that fit.
   BestList by_time{/*more_is_better=*/false};
   BestList by_units{/*more_is_better=*/false};
   BestList by_tokens{/*more_is_better=*/true};
@@ -105,7 +105,7 @@ struct SweepVerb {
   absl::Status CheckOptions() const;
   absl::Status CheckFiles(const RunConfig& base, const SweepGrid& grid);
   absl::Status CheckColumns(const SweepPoints& points) const;
-  // Of seeds that change nothing.
+  // Warnings of seeds that change nothing.
   static std::vector<std::string> WarningsOf(const SweepPoints& points);
   // Error: nothing says what passes take in any point, with the ways to say it.
   static absl::Status CheckTimes(const SweepPoints& points,

@@ -113,7 +113,7 @@ const std::map<std::string, Examples, std::less<>>& AllExamples() {
         {"simulate llama3-8b --profile gpu.textproto --pp 4 --microbatches 8",
          "simulate with it"},
         {"calibrate show cpu.textproto", "what a profile has"},
-        {"calibrate import --kineto trace.json --device h100 -o p.textproto",
+        {"calibrate import --kineto trace.json --model gpt-tiny -o p.textproto",
          "from a trace"}}},
       {"calibrate show",
        {{"calibrate show cpu.textproto", "what a profile has"},
@@ -124,9 +124,11 @@ const std::map<std::string, Examples, std::less<>>& AllExamples() {
       {"calibrate coverage",
        {{"calibrate coverage *.textproto", "how good intervals are"}}},
       {"calibrate import",
-       {{"calibrate import --kineto trace.json -o p.textproto",
+       {{"calibrate import --kineto trace.json --model gpt-tiny --device h100 "
+         "-o p.textproto",
          "a trace of PyTorch"},
-        {"calibrate import --kineto traces/ --pp 4 -o p.textproto",
+        {"calibrate import --kineto traces/ --pp 4 --model gpt-tiny -o "
+         "p.textproto",
          "one of each rank"},
         {"calibrate import --nccl-tests all_reduce.txt -o p.textproto",
          "collectives"},

@@ -163,13 +163,15 @@ void WriteUsersFiles(const TemporaryFolder& folder) {
                    "intermediate_size": 2816, "num_attention_heads": 8,
                    "num_key_value_heads": 8, "num_hidden_layers": 8,
                    "vocab_size": 32000, "max_position_embeddings": 8192})");
-  const testing::FakeRank rank;
+  testing::FakeRank rank;
+  rank.layers = 16;  // gpt-tiny has them
   folder.Write("trace.json", testing::FakeTrace(rank));
   std::filesystem::create_directory(folder.Path("traces"));
   for (int number = 0; number < 4; ++number) {
     testing::FakeRank of_four = rank;
     of_four.rank = number;
     of_four.world_size = 4;
+    of_four.layers = 4;
     of_four.has_embedding = number == 0;
     of_four.has_head = number == 3;
     folder.Write(absl::StrCat("traces/rank", number, ".json"),

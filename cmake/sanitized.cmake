@@ -32,7 +32,7 @@ compile_folders_together(pipewright_sanitized)
 set(PIPEWRIGHT_REST)
 foreach(part pipewright_sim pipewright_calibrate pipewright_execute
     pipewright_execute_report pipewright_transport pipewright_proto
-    pipewright_cli)
+    pipewright_cli pipewright_build_facts)
   list(APPEND PIPEWRIGHT_REST
     $<FILTER:$<TARGET_OBJECTS:${part}>,EXCLUDE,/unity_EXPOSED_>)
 endforeach()

@@ -113,11 +113,16 @@ class ExecuteRunner {
  public:
   ExecuteRunner(const ExecuteRequest& request, const ProcessJob& processes,
                 const ExecuteCalls& calls)
-      : request_(request), processes_(processes), calls_(calls) {}
+      : request_(request),
+        processes_(processes),
+        calls_(calls),
+        run_part_(calls.progress, 0, checks() ? 0.5 : 1),
+        check_part_(calls.progress, 0.5, 1) {}
 
   absl::Status Run();
 
  private:
+  bool checks() const { return !request_.no_check && !request_.paced(); }
   // All that is known before the first kernel runs.
   absl::Status Prepare();
   absl::Status CheckWay();
@@ -147,6 +152,9 @@ class ExecuteRunner {
   const ExecuteRequest& request_;
   const ProcessJob& processes_;
   const ExecuteCalls& calls_;
+  // The sequential run takes about as long as the other.
+  PartOfProgress run_part_;
+  PartOfProgress check_part_;
   PreparedRun run_;
   Program program_;
   TrainingOptions training_;
@@ -174,6 +182,8 @@ absl::Status ExecuteRunner::CheckWay() {
   execute.timeout_s = request_.timeout_s;
   execute.trace = request_.trace;
   training_.check = !request_.no_check;
+  execute.progress = &run_part_;
+  training_.check_progress = &check_part_;
   if (processes_.job == nullptr) {
     execute.hopeless = calls_.hopeless;
     return absl::OkStatus();

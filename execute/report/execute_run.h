@@ -67,6 +67,8 @@ struct ExecuteCalls {
   std::function<absl::Status(const Program& program, ExecuteReport* report,
                              std::optional<std::string> table)>
       write;
+  // Told of the run and the check; null but on the process that writes.
+  Progress* progress = nullptr;
   // A thread computes for ever and cannot be joined: ends the process.
   std::function<void(const absl::Status&)> hopeless;
 };

@@ -58,6 +58,8 @@ absl::Status RunStarted(const Program& program, Address self,
        .hopeless = options.hopeless,
        .trace = options.trace,
        .faults = options.faults,
+       .progress =
+           self.replica == 0 && self.rank == 0 ? options.progress : nullptr,
        .record =
            options.records == nullptr
                ? nullptr

@@ -96,10 +96,21 @@ absl::Status RankRun::RunStart(const Start& start) {
     PW_RETURN_IF_ERROR(waits_.Poll());
     wake_s_ = std::numeric_limits<double>::infinity();
     PW_ASSIGN_OR_RETURN(const bool progress, Step());
-    if (progress) continue;
+    if (progress) {
+      TellProgress();
+      continue;
+    }
     if (Ended()) return absl::OkStatus();
     PW_RETURN_IF_ERROR(Wait());
   }
+}
+
+void RankRun::TellProgress() {
+  if (options_.progress == nullptr) return;
+  const double done = static_cast<double>(position_ - sequence_.begin());
+  const double all = std::max<double>(
+      1, static_cast<double>(sequence_.end() - sequence_.begin()));
+  options_.progress->At((start_.iteration + done / all) / program_.iterations);
 }
 
 // Does the next thing that can be done. False when nothing can.

@@ -48,6 +48,7 @@ struct RankRunOptions {
   std::function<void(const absl::Status&)> hopeless;
   bool trace = false;
   Faults faults;
+  Progress* progress = nullptr;  // may be null
   // What operations take is put into it; may be null.
   RankRecord* record = nullptr;
   // With the virtual clock: what they take instead of what worker and program
@@ -106,6 +107,7 @@ class RankRun {
   absl::StatusOr<bool> Step();
   absl::Status RunStart(const Start& start);
   bool Ended() const;
+  void TellProgress();
   // False when it is too early; the rank then wakes up at `date_s`.
   bool Due(double date_s);
   // Something of `iteration` has ended.

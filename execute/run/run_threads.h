@@ -31,6 +31,8 @@ struct ExecuteOptions {
   // all threads have ended. May be null.
   std::function<void(const absl::Status&)> hopeless;
   Faults faults;
+  // Told by the first rank alone; may be null.
+  Progress* progress = nullptr;
   // With the real clock: others are not there, but told by messages that say
   // when they come (MakeReplayClock).
   bool replays = false;

@@ -132,6 +132,9 @@ absl::StatusOr<SequentialRun> Sequential::Run(
   SequentialRun run;
   PW_RETURN_IF_ERROR(Keep(&Part::master, &run.initial_weights));
   for (int iteration = 0; iteration < options.iterations; ++iteration) {
+    if (options.progress != nullptr) {
+      options.progress->At(1.0 * iteration / options.iterations);
+    }
     PW_ASSIGN_OR_RETURN(SequentialRun::Step step,
                         OneIteration(iteration, options));
     run.steps.push_back(std::move(step));

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "execute/train/executed_model.h"
 #include "kernels/kernels.h"
+#include "sim/engine/engine.h"
 
 namespace pipewright {
 
@@ -32,6 +33,7 @@ struct SequentialOptions {
   std::vector<std::vector<int>> norm_groups;
   // Iterations whose gradients and weights are kept; losses are of all.
   std::vector<int> kept;
+  Progress* progress = nullptr;  // may be null
 };
 
 struct SequentialRun {

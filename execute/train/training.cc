@@ -226,10 +226,11 @@ absl::Status Conclude(const Program& program, const ExecutedModel& model,
   }
   // The check knows them too, and has a report.
   if (!options.check) return CheckLossesFinite(trained->records);
+  SequentialOptions in_turn = SequentialOptionsFor(program, options.worker);
+  in_turn.progress = options.check_progress;
   PW_ASSIGN_OR_RETURN(
       const SequentialRun sequential,
-      RunSequential(model, kernels, options.device_index,
-                    SequentialOptionsFor(program, options.worker)));
+      RunSequential(model, kernels, options.device_index, in_turn));
   trained->check = CheckTraining(program, model, trained->records, sequential,
                                  kernels == pw_cpu_kernels());
   return absl::OkStatus();

@@ -70,6 +70,7 @@ struct TrainingOptions {
   ExecuteOptions execute;
   WorkerOptions worker;
   bool check = true;
+  Progress* check_progress = nullptr;  // of the sequential run; may be null
   // Also against the float64 reference; `worker` keeps what KeepFirstStep says.
   bool reference = false;
   int device_index = 0;

@@ -79,7 +79,14 @@ int64_t OwnLimit(InputKind kind) {
   return 0;
 }
 
+InputWatch& Watch() {
+  static InputWatch watch = nullptr;
+  return watch;
+}
+
 }  // namespace
+
+void WatchInput(InputWatch watch) { Watch() = watch; }
 
 absl::string_view InputName(InputKind kind) {
   switch (kind) {
@@ -150,7 +157,15 @@ OpenInput::OpenInput(OpenInput&& other) noexcept
 absl::StatusOr<int64_t> OpenInput::Read(char* buffer, int64_t size) {
   while (true) {
     const ssize_t count = ::read(file_, buffer, static_cast<size_t>(size));
-    if (count >= 0) return count;
+    if (count >= 0) {
+      read_ += count;
+      if (Watch() != nullptr && size_ > 0) {
+        // A file may have grown.
+        const double part = static_cast<double>(read_) / size_;
+        Watch()(path_, count == 0 ? 1 : std::min(part, 1.0));
+      }
+      return count;
+    }
     if (errno != EINTR) return CannotRead(path_, errno);
   }
 }

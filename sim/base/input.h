@@ -38,6 +38,11 @@ absl::StatusOr<int64_t> RaisedLimit();
 // kInvalidArgument that names file and limit.
 absl::Status TooLarge(const std::string& path, InputKind kind, int64_t most);
 
+// Hears how much of a file of known size has been read, 0 to 1, by whatever
+// thread reads it. Set once, before anything is read; null by default.
+using InputWatch = void (*)(const std::string& path, double part);
+void WatchInput(InputWatch watch);
+
 // A file that is open for reading, closed with the object.
 class OpenInput {
  public:
@@ -62,6 +67,7 @@ class OpenInput {
   int file_;
   std::string path_;
   int64_t size_;
+  int64_t read_ = 0;
 };
 
 // The whole file. Errors: those of Open, and of a file that goes on beyond the

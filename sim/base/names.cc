@@ -76,7 +76,26 @@ absl::string_view OurWord(absl::string_view word) {
       {"pipeline-parallel-size", "pp"},
       {"expert-parallel-size", "ep"},
       {"num-micro-batches", "microbatches"},
-      {"gradient-accumulation", "microbatches"}};
+      {"gradient-accumulation", "microbatches"},
+      {"gpus", "nodes"},
+      {"num-gpus", "nodes"},
+      {"n-gpus", "nodes"},
+      {"world-size", "nodes"},
+      {"nnodes", "nodes"},
+      {"num-nodes", "nodes"},
+      {"gpu", "system"},
+      {"cluster", "system"},
+      {"hardware", "system"},
+      {"run", "simulate"},
+      {"estimate", "simulate"},
+      {"search", "plan"},
+      {"optimize", "plan"},
+      {"tune", "plan"},
+      {"train", "execute"},
+      {"profile", "calibrate"},
+      {"measure", "calibrate"},
+      {"validate", "check"},
+      {"verify", "check"}};
   for (const auto& [other, ours] : kWords) {
     if (word == other) return ours;
   }

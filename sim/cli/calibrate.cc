@@ -1,5 +1,3 @@
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -24,6 +22,7 @@
 #include "sim/base/signal_thread.h"
 #include "sim/base/status.h"
 #include "sim/cli/bootstrap.h"
+#include "sim/cli/progress_bar.h"
 #include "sim/cli/verbs.h"
 #include "sim/config/flags.h"
 #include "sim/config/measured_system.h"
@@ -118,8 +117,6 @@ class Calibration {
   absl::Status Prepare();
   absl::StatusOr<std::unique_ptr<ProcessGroup>> Join() const;
   absl::StatusOr<CalibrateResult> Measure();
-  void Progress(int round, int rounds, const std::string& subject);
-  void Estimated(double minimum_s) const;
   std::string Partial() const {
     return absl::StrCat(files_.path("-o"), ".partial");
   }
@@ -206,36 +203,30 @@ absl::Status Calibration::Prepare() {
   return absl::OkStatus();
 }
 
-void Calibration::Progress(int round, int rounds, const std::string& subject) {
-  if (::isatty(STDERR_FILENO) == 0) return;
-  std::fprintf(stderr, "\r\033[Kround %d of %d: %s", round + 1, rounds,
-               subject.c_str());
-}
-
-void Calibration::Estimated(double minimum_s) const {
-  const char* line_end = ::isatty(STDERR_FILENO) != 0 ? "\r\033[K" : "";
-  std::fprintf(stderr,
-               "%spipewright: at least about %s, for three rounds of "
-               "everything; --budget %s\n",
-               line_end, FormatSeconds(minimum_s).c_str(),
-               FormatSeconds(options_.budget_s).c_str());
-}
-
 absl::StatusOr<CalibrateResult> Calibration::Measure() {
+  ProgressBar bar;
   const CalibrateHooks hooks = {
       .stop = [this] { return interrupted_ || transport_->ended(); },
       .progress =
-          [this](int round, int rounds, const std::string& subject) {
-            Progress(round, rounds, subject);
+          [&bar](int round, int rounds, const std::string& subject) {
+            bar.At(static_cast<double>(round) / rounds,
+                   absl::StrCat("round ", round + 1, " of ", rounds, ": ",
+                                subject));
           },
-      .estimated = [this](double minimum_s) { Estimated(minimum_s); },
+      .estimated =
+          [&](double minimum_s) {
+            bar.Wipe();
+            std::fprintf(stderr,
+                         "pipewright: at least about %s, for three rounds of "
+                         "everything; --budget %s\n",
+                         FormatSeconds(minimum_s).c_str(),
+                         FormatSeconds(options_.budget_s).c_str());
+          },
       .save =
           [this](const Profile& partial) {
             return WriteFile(Partial(), WriteProfile(partial));
           }};
-  absl::StatusOr<CalibrateResult> result = Calibrate(kernels_, options_, hooks);
-  if (::isatty(STDERR_FILENO) != 0) std::fputs("\r\033[K", stderr);
-  return result;
+  return Calibrate(kernels_, options_, hooks);
 }
 
 // The processes that find each other through a file; null without it.

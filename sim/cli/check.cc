@@ -15,6 +15,7 @@
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
 #include "sim/cli/idle_flags.h"
+#include "sim/cli/progress_bar.h"
 #include "sim/cli/verbs.h"
 #include "sim/config/config_fields.h"
 #include "sim/config/prepare.h"
@@ -29,6 +30,11 @@ namespace pipewright {
 namespace {
 
 constexpr int kMostRoom = 1 << 16;
+// What is done after each part, about, of a file of a million passes.
+constexpr double kRead = 0.25;
+constexpr double kVerified = 0.45;
+constexpr double kEnded = 0.7;
+constexpr double kBuffered = 0.9;
 
 struct Check {
   ConfigOptions config;
@@ -155,8 +161,10 @@ absl::StatusOr<Semantics> FindSemantics(const std::string& name) {
 
 // Passes come first: only then can transfers fit.
 absl::Status Verify(const ScheduleFile& file, Semantics semantics,
-                    const DeviceRoom& room, Json* report) {
+                    const DeviceRoom& room, ProgressBar* bar, Json* report) {
+  bar->At(kRead, "passes");
   PW_RETURN_IF_ERROR(VerifyScheduleFile(file));
+  bar->At(kVerified, "transfers");
   const bool given = !file.steps.empty();
   const bool batched = !given && semantics == Semantics::kBatched;
   std::vector<StepList> steps = file.steps;
@@ -192,6 +200,7 @@ absl::Status Verify(const ScheduleFile& file, Semantics semantics,
         {"any_order", room.HoldsAll(calls)}};
     PW_RETURN_IF_ERROR(ProveCalls(calls, room));
   }
+  bar->At(kEnded, "transfers, buffered");
   (*report)["steps"] = facts.steps;
   (*report)["held_sends"] = facts.held_sends;
   if (facts.held_sends > 0) {
@@ -271,6 +280,7 @@ absl::Status Check::Run() {
   PW_RETURN_IF_ERROR(RefuseClasses(run_config, "check"));
   files.Reads("FILE", file);
   PW_RETURN_IF_ERROR(files.Check());
+  ProgressBar bar;
   PW_ASSIGN_OR_RETURN(const std::string text,
                       ReadFile(file, InputKind::kSchedule));
   PW_ASSIGN_OR_RETURN(const ScheduleFile parsed, ParseScheduleFile(text, file));
@@ -297,11 +307,13 @@ absl::Status Check::Run() {
                     absl::StrCat("with --semantics ", semantics),
                     "with --semantics nccl");
   }
-  absl::Status verdict = Verify(parsed, rule, room, &report);
+  absl::Status verdict = Verify(parsed, rule, room, &bar, &report);
   report["valid"] = verdict.ok();
   if (verdict.ok()) {
+    bar.At(kBuffered, "memory");
     PW_RETURN_IF_ERROR(Fit(schedule, run_config, &report, &verdict));
   }
+  bar.Wipe();
   if (!verdict.ok()) report["error"] = ErrorToJson(verdict);
   PW_RETURN_IF_ERROR(
       Print(json ? absl::StrCat(report.dump(2), "\n") : CheckText(report)));

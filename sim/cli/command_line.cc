@@ -1,16 +1,21 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "sim/base/error_parts.h"
+#include "sim/base/input.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 #include "sim/cli/help.h"
+#include "sim/cli/progress_bar.h"
 #include "sim/cli/verbs.h"
 
 namespace pipewright {
@@ -84,7 +89,9 @@ absl::Status UsageError(const CLI::App& app, const CLI::ParseError& error) {
                             option->get_name(), " is given twice")));
     }
     if (required && option->get_required() && option->count() == 0) {
-      return AboutField(option->get_name(), status);
+      const std::string& what = option->get_description();
+      return what.empty() ? AboutField(option->get_name(), status)
+                          : MissingValue(option->get_name(), what);
     }
   }
   return status;
@@ -195,7 +202,33 @@ std::string HelpAsked(const CLI::App& app,
 
 }  // namespace
 
+namespace {
+
+// A bar for each file that takes long to read, if the main thread reads it.
+void ShowReading(const std::string& path, double part) {
+  struct Reading {
+    std::thread::id thread = std::this_thread::get_id();
+    std::string path;
+    std::optional<ProgressBar> bar;
+  };
+  static Reading reading;
+  if (std::this_thread::get_id() != reading.thread) return;
+  if (part >= 1) {
+    reading.bar.reset();
+    reading.path.clear();
+    return;
+  }
+  if (path != reading.path) {
+    reading.bar.emplace();
+    reading.path = path;
+  }
+  reading.bar->At(part, path);
+}
+
+}  // namespace
+
 int RunCommandLine(int argc, char** argv) {
+  if (::isatty(STDERR_FILENO) != 0) WatchInput(&ShowReading);
   CLI::App app("Pipewright simulates pipeline-parallel training", "pipewright");
   app.require_subcommand(1);
   AddVersionFlag(&app);

@@ -69,6 +69,23 @@ Json OrNull(const std::optional<Part>& part) {
   return part ? Json(*part) : Json();
 }
 
+void AddFromArgs(CLI::App* verb, std::string* file,
+                 std::vector<std::string>* environment) {
+  verb->add_option("--from-args", *file,
+                   "arguments of another trainer: Megatron's (a script or "
+                   "flags), a Megatron-Bridge recipe (.yaml) or overrides, "
+                   "torchtitan's TOML (.toml) or Python (.py), DeepSpeed's "
+                   "JSON (.json)")
+      ->type_name("FILE")
+      ->group(kConfigGroup);
+  verb->add_option("--env", *environment,
+                   "with --from-args: value of a variable that a script does "
+                   "not set; NAME alone takes it from the environment")
+      ->type_name("NAME[=VALUE]")
+      ->allow_extra_args(false)
+      ->group(kConfigGroup);
+}
+
 }  // namespace
 
 void ConfigOptions::AddTo(CLI::App* verb, File file,
@@ -107,6 +124,7 @@ void ConfigOptions::AddTo(CLI::App* verb, File file,
       option->expected(1);
     }
   }
+  if (file == File::kPositional) AddFromArgs(verb, &from_args_, &environment_);
 }
 
 namespace {
@@ -123,22 +141,6 @@ void PadVocabulary(int64_t multiple, RunConfig* config) {
 }
 
 }  // namespace
-
-void ConfigOptions::AddFromArgs(CLI::App* verb) {
-  verb->add_option("--from-args", from_args_,
-                   "arguments of another trainer: Megatron's (a script or "
-                   "flags), a Megatron-Bridge recipe (.yaml) or overrides, "
-                   "torchtitan's TOML (.toml) or Python (.py), DeepSpeed's "
-                   "JSON (.json)")
-      ->type_name("FILE")
-      ->group(kConfigGroup);
-  verb->add_option("--env", environment_,
-                   "with --from-args: value of a variable that a script does "
-                   "not set; NAME alone takes it from the environment")
-      ->type_name("NAME[=VALUE]")
-      ->allow_extra_args(false)
-      ->group(kConfigGroup);
-}
 
 bool ConfigOptions::given() const {
   return !file_.empty() || !from_args_.empty() || !sets_.empty() ||
@@ -221,10 +223,10 @@ absl::StatusOr<std::vector<ConfigEdit>> EditsOfFile(absl::string_view text,
 
 }  // namespace
 
-absl::StatusOr<ForeignSurroundings> ConfigOptions::Around(
-    const std::vector<std::vector<ConfigEdit>>& layers) const {
+ForeignSurroundings GivenConfig::Around(
+    const std::vector<std::vector<ConfigEdit>>& given) const {
   ForeignSurroundings around;
-  for (const std::vector<ConfigEdit>& layer : layers) {
+  for (const std::vector<ConfigEdit>& layer : given) {
     for (const ConfigEdit& edit : layer) around.given[edit.path] = edit.value;
   }
   const auto system = around.given.find("system.preset");
@@ -232,68 +234,81 @@ absl::StatusOr<ForeignSurroundings> ConfigOptions::Around(
     const absl::StatusOr<ShapeParams> shape = FindSystem(system->second);
     if (shape.ok()) around.devices_per_node = shape->devices_per_node;
   }
-  std::map<std::string, std::string> variables;
+  around.environment = [values = variables](const std::string& name) {
+    const auto found = values.find(name);
+    return found == values.end() ? std::nullopt
+                                 : std::optional<std::string>(found->second);
+  };
+  return around;
+}
+
+absl::StatusOr<RunConfig> GivenConfig::Read(
+    const std::vector<ConfigEdit>& last) const {
+  std::vector<std::vector<ConfigEdit>> all = layers;
+  all.push_back(last);
+  ForeignArgs foreign;
+  if (!arguments_file.empty()) {
+    // The configuration's file lies above the foreign one.
+    std::vector<ConfigEdit> above;
+    if (!source.empty()) {
+      PW_ASSIGN_OR_RETURN(above, EditsOfFile(text, source));
+    }
+    std::vector<std::vector<ConfigEdit>> given = all;
+    given.insert(given.begin(), above);
+    PW_ASSIGN_OR_RETURN(
+        foreign, ReadForeignArgs(arguments, arguments_file, Around(given)));
+    std::erase_if(foreign.edits, [&above](const ConfigEdit& edit) {
+      return std::any_of(
+          above.begin(), above.end(),
+          [&edit](const ConfigEdit& key) { return key.path == edit.path; });
+    });
+    all.insert(all.begin(), std::move(foreign.edits));
+  }
+  PW_ASSIGN_OR_RETURN(RunConfig config, ReadConfig(text, source, all));
+  PadVocabulary(foreign.vocabulary_multiple, &config);
+  config.notes.insert(config.notes.end(), foreign.notes.begin(),
+                      foreign.notes.end());
+  config.notes.insert(config.notes.end(), notes.begin(), notes.end());
+  return config;
+}
+
+absl::StatusOr<GivenConfig> ConfigOptions::GivenWith(
+    const std::string& file, std::vector<ConfigEdit> extra) const {
+  GivenConfig given = {.source = file, .arguments_file = from_args_};
+  PW_ASSIGN_OR_RETURN(given.layers, Layers(std::move(extra)));
+  PW_RETURN_IF_ERROR(TakeGiven(&given));
+  if (!given.source.empty()) {
+    PW_ASSIGN_OR_RETURN(given.text, ReadFile(given.source));
+  }
+  if (given.arguments_file.empty()) return given;
+  PW_ASSIGN_OR_RETURN(given.arguments, ReadFile(given.arguments_file));
   for (const std::string& text : environment_) {
     const size_t equals = text.find('=');
     const std::string name = text.substr(0, equals);
     if (equals != std::string::npos) {
-      variables[name] = text.substr(equals + 1);
+      given.variables[name] = text.substr(equals + 1);
       continue;
     }
     const char* const value = std::getenv(name.c_str());
     if (value == nullptr) {
       return BadValue("--env", name, "a variable that is set, or NAME=VALUE");
     }
-    variables[name] = value;
+    given.variables[name] = value;
   }
-  around.environment =
-      [variables](const std::string& name) -> std::optional<std::string> {
-    const auto found = variables.find(name);
-    if (found == variables.end()) return std::nullopt;
-    return found->second;
-  };
-  return around;
+  return given;
 }
 
 absl::StatusOr<RunConfig> ConfigOptions::ReadLayers(
-    OutputFiles* files, const std::string& given_file,
-    std::vector<ConfigEdit> extra, std::vector<ConfigEdit> last) const {
-  PW_ASSIGN_OR_RETURN(std::vector<std::vector<ConfigEdit>> layers,
-                      Layers(std::move(extra)));
-  layers.push_back(std::move(last));
-  std::string file = given_file;
-  std::string from_args = from_args_;
-  PW_RETURN_IF_ERROR(TakeGiven(&file, &from_args, &layers));
-  std::string text;
-  if (!file.empty()) {
-    PW_ASSIGN_OR_RETURN(text, ReadFile(file));
+    OutputFiles* files, const std::string& file, std::vector<ConfigEdit> extra,
+    std::vector<ConfigEdit> last) const {
+  PW_ASSIGN_OR_RETURN(const GivenConfig given,
+                      GivenWith(file, std::move(extra)));
+  if (files != nullptr && !given.arguments_file.empty()) {
+    files->Reads("--from-args", given.arguments_file);
   }
-  ForeignArgs foreign;
-  if (!from_args.empty()) {
-    PW_ASSIGN_OR_RETURN(const std::string arguments, ReadFile(from_args));
-    // The configuration's file lies above the foreign one.
-    std::vector<ConfigEdit> above;
-    if (!file.empty()) {
-      PW_ASSIGN_OR_RETURN(above, EditsOfFile(text, file));
-    }
-    std::vector<std::vector<ConfigEdit>> given = layers;
-    given.insert(given.begin(), above);
-    PW_ASSIGN_OR_RETURN(const ForeignSurroundings around, Around(given));
-    PW_ASSIGN_OR_RETURN(foreign, ReadForeignArgs(arguments, from_args, around));
-    if (files != nullptr) files->Reads("--from-args", from_args);
-    std::erase_if(foreign.edits, [&above](const ConfigEdit& edit) {
-      return std::any_of(
-          above.begin(), above.end(),
-          [&edit](const ConfigEdit& key) { return key.path == edit.path; });
-    });
-    layers.insert(layers.begin(), std::move(foreign.edits));
-  }
-  PW_ASSIGN_OR_RETURN(RunConfig config, ReadConfig(text, file, layers));
-  PadVocabulary(foreign.vocabulary_multiple, &config);
-  config.notes.insert(config.notes.end(), foreign.notes.begin(),
-                      foreign.notes.end());
+  PW_ASSIGN_OR_RETURN(RunConfig config, given.Read(last));
   if (files != nullptr) {
-    files->Reads("the configuration", file);
+    files->Reads("the configuration", given.source);
     for (const InputField& input : InputFields(config)) {
       files->Reads(input.field, input.path);
     }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,25 +30,46 @@ using Action = std::function<absl::Status()>;
 inline constexpr char kConfigGroup[] =
     "Configuration (each flag stands for one path)";
 
+// What was given of a configuration, its files in memory: it can be read many
+// times, with more on top.
+struct GivenConfig {
+  std::string source;          // the configuration's file, "" without one
+  std::string text;            // and what is in it
+  std::string arguments_file;  // of --from-args, whose fields lie below all
+  std::string arguments;
+  std::map<std::string, std::string> variables;  // of --env
+  std::vector<std::vector<ConfigEdit>> layers;   // --set, then flags
+  std::vector<std::string> notes;                // how it was understood
+
+  // `last` lies on top. Thread-safe. Error: that of ReadConfig and
+  // ReadForeignArgs.
+  absl::StatusOr<RunConfig> Read(const std::vector<ConfigEdit>& last) const;
+
+ private:
+  // What the command line says beside the file of --from-args.
+  ForeignSurroundings Around(
+      const std::vector<std::vector<ConfigEdit>>& given) const;
+};
+
 // CONFIG (or --config), --set and the flags of sim/config/flags.h. Must stay
 // where it is while CLI11 parses.
 class ConfigOptions {
  public:
   enum class File { kPositional, kOption };
   // `only`: the flags taken, empty for all.
+  // With kPositional --from-args and --env too.
   void AddTo(CLI::App* verb, File file,
              const std::vector<std::string>& only = {});
-
-  // Adds --from-args, whose fields lie below all others.
-  void AddFromArgs(CLI::App* verb);
 
   // Was any of them given?
   bool given() const;
 
-  // What was given, not yet read: --set, then flags.
   const std::string& file() const { return file_; }
-  absl::StatusOr<std::vector<std::vector<ConfigEdit>>> Layers(
-      std::vector<ConfigEdit> extra = {}) const;
+  // What was given, not yet read. `extra`: flag edits of the verb's own. Error:
+  // a file that is not there, words that say two things.
+  absl::StatusOr<GivenConfig> Given(std::vector<ConfigEdit> extra = {}) const {
+    return GivenWith(file_, std::move(extra));
+  }
 
   // File, --set and flags as one. `extra`: flag edits of the verb's own. Tells
   // `files`, if not null, of every file that the run is read from.
@@ -60,13 +82,14 @@ class ConfigOptions {
                                       const std::string& other) const;
 
  private:
+  absl::StatusOr<std::vector<std::vector<ConfigEdit>>> Layers(
+      std::vector<ConfigEdit> extra) const;
+  absl::StatusOr<GivenConfig> GivenWith(const std::string& file,
+                                        std::vector<ConfigEdit> extra) const;
   absl::StatusOr<RunConfig> ReadLayers(OutputFiles* files,
                                        const std::string& file,
                                        std::vector<ConfigEdit> extra,
                                        std::vector<ConfigEdit> last) const;
-  // What the command line says beside the file of --from-args.
-  absl::StatusOr<ForeignSurroundings> Around(
-      const std::vector<std::vector<ConfigEdit>>& layers) const;
 
   std::string file_;
   std::string from_args_;

@@ -10,6 +10,7 @@
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 #include "sim/cli/verbs.h"
+#include "sim/config/run_config.h"
 
 namespace pipewright {
 namespace {
@@ -97,6 +98,13 @@ std::string ShellTables(const std::vector<VerbRow>& verbs) {
                       Quoted(absl::StrJoin(words, " ")), " ;;\n");
     }
   }
+  // Behind --set PATH=, whatever the verb.
+  for (const std::string& path : ConfigPaths()) {
+    const std::vector<std::string> words = NamesOfField(path);
+    if (words.empty()) continue;
+    absl::StrAppend(&text, "    *", PathPattern(absl::StrCat(" ", path)),
+                    ") echo ", Quoted(absl::StrJoin(words, " ")), " ;;\n");
+  }
   return absl::StrCat(text, "    *) return 1 ;;\n  esac\n}\n\n");
 }
 
@@ -116,12 +124,10 @@ constexpr char kBashEnd[] = R"(_pipewright() {
     fi
   done
   COMPREPLY=()
-  if ! words=$(_pipewright_values "$path" "$previous"); then
-    if [[ $current == -* ]]; then
-      words=$(_pipewright_options "$path")
-    else
-      words=$(_pipewright_words "$path")
-    fi
+  if [[ $current == -* ]]; then
+    words=$(_pipewright_options "$path")
+  elif ! words=$(_pipewright_values "$path" "$previous"); then
+    words=$(_pipewright_words "$path")
   fi
   if [[ " $words " == *' @file '* ]]; then
     words=${words/@file/}
@@ -141,18 +147,16 @@ constexpr char kZshEnd[] = R"(_pipewright() {
   for word in ${words[2,CURRENT-1]}; do
     if _pipewright_is_verb "$at" "$word"; then at=${at:+$at }$word; fi
   done
-  if [[ $PREFIX == --*=* ]]; then
+  if [[ $PREFIX == *=* ]]; then
     previous=${PREFIX%%=*}
     compset -P '*='
+  elif [[ $PREFIX == -* ]]; then
+    list=("${(@f)$(_pipewright_described "$at")}")
+    _describe -o option list
+    return
   fi
-  if ! found=$(_pipewright_values "$at" "$previous"); then
-    if [[ $PREFIX == -* ]]; then
-      list=("${(@f)$(_pipewright_described "$at")}")
-      _describe -o option list
-      return
-    fi
+  found=$(_pipewright_values "$at" "$previous") ||
     found=$(_pipewright_words "$at")
-  fi
   list=(${=found})
   if (( ${list[(I)@file]} )); then _files; fi
   list=(${list:#@file})

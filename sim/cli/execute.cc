@@ -15,6 +15,7 @@
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 #include "sim/cli/bootstrap.h"
+#include "sim/cli/progress_bar.h"
 #include "sim/cli/verbs.h"
 #include "sim/profile/profile.h"
 #include "sim/report/svg.h"
@@ -145,16 +146,19 @@ absl::Status Execute::Run() {
 }
 
 absl::Status Execute::RunIn(const ProcessJob& processes) {
+  ProgressBar bar;
   return ExecuteRun(request, processes,
                     {.read = [&] { return Read(processes); },
                      .warn = PrintWarnings,
                      .write =
-                         [this](const Program& program, ExecuteReport* report,
-                                std::optional<std::string> table) {
+                         [&](const Program& program, ExecuteReport* report,
+                             std::optional<std::string> table) {
+                           bar.Wipe();
                            PutFiles(program, report);
                            if (table) files.Put("--row", *std::move(table));
                            return files.Write();
                          },
+                     .progress = processes.writes() ? &bar : nullptr,
                      .hopeless =
                          [](const absl::Status& status) {
                            Refuse(status);

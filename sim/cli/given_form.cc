@@ -99,6 +99,24 @@ bool IsHubName(const std::string& given) {
                             ".pbtxt", ".sh", ".bash", ".toml", ".py"});
 }
 
+// One word for a preset and for something in the working folder.
+void NoteBoth(const std::string& word, GivenForm form,
+              std::vector<std::string>* notes) {
+  std::error_code error;
+  if (!std::filesystem::exists(word, error) || !FindModel(word).ok()) return;
+  if (form != GivenForm::kPreset) {
+    notes->push_back(absl::StrCat("CONFIG: '", word,
+                                  "' is taken as the file of that name; the "
+                                  "preset is --model ",
+                                  word));
+  } else if (std::filesystem::exists(word + "/config.json", error)) {
+    notes->push_back(absl::StrCat("CONFIG: '", word,
+                                  "' is taken as the preset; the folder of "
+                                  "that name is ./",
+                                  word));
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<GivenForm> FormOf(const std::string& given) {
@@ -130,30 +148,32 @@ absl::StatusOr<GivenForm> FormOf(const std::string& given) {
                                    : GivenForm::kConfiguration;
 }
 
-absl::Status TakeGiven(std::string* file, std::string* from_args,
-                       std::vector<std::vector<ConfigEdit>>* layers) {
-  if (file->empty()) return absl::OkStatus();
-  PW_ASSIGN_OR_RETURN(const GivenForm form, FormOf(*file));
+absl::Status TakeGiven(GivenConfig* given) {
+  std::string& word = given->source;
+  if (word.empty()) return absl::OkStatus();
+  PW_ASSIGN_OR_RETURN(const GivenForm form, FormOf(word));
+  NoteBoth(word, form, &given->notes);
   if (form == GivenForm::kConfiguration) return absl::OkStatus();
   if (form == GivenForm::kFramework) {
-    if (!from_args->empty()) {
-      return BadValue("CONFIG", *file, "a configuration, beside --from-args");
+    if (!given->arguments_file.empty()) {
+      return BadValue("CONFIG", word, "a configuration, beside --from-args");
     }
-    *from_args = std::exchange(*file, "");
+    given->arguments_file = std::exchange(word, "");
     return absl::OkStatus();
   }
-  for (const std::vector<ConfigEdit>& layer : *layers) {
+  for (const std::vector<ConfigEdit>& layer : given->layers) {
     for (const ConfigEdit& edit : layer) {
       if (edit.path == "model.preset" || edit.path == "model.hf") {
-        return BadValue("CONFIG", *file,
+        return BadValue("CONFIG", word,
                         absl::StrCat("a configuration, beside ", edit.origin));
       }
     }
   }
   const std::string path =
       form == GivenForm::kPreset ? "model.preset" : "model.hf";
-  layers->front().insert(layers->front().begin(), {path, *file, *file});
-  file->clear();
+  std::vector<ConfigEdit>& lowest = given->layers.front();
+  lowest.insert(lowest.begin(), {path, word, word});
+  word.clear();
   return absl::OkStatus();
 }
 

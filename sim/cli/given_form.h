@@ -4,13 +4,13 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "sim/config/config_edit.h"
 
 namespace pipewright {
+
+struct GivenConfig;
 
 enum class GivenForm : uint8_t {
   kConfiguration,
@@ -25,10 +25,11 @@ enum class GivenForm : uint8_t {
 // so.
 absl::StatusOr<GivenForm> FormOf(const std::string& given);
 
-// Puts a model in `*file` below all `layers`, and a framework's file into
-// `*from_args`; `*file` stays only if it is a configuration, or empty. Error:
-// that of FormOf; a model or a file of arguments that is given twice.
-absl::Status TakeGiven(std::string* file, std::string* from_args,
-                       std::vector<std::vector<ConfigEdit>>* layers);
+// Puts a model in `given->source` below all of its layers, and a framework's
+// file into `given->arguments_file`; `source` stays only if it is a
+// configuration, or empty. A note says which one is meant if a preset and a
+// folder or file have one name. Error: that of FormOf; a model or a file of
+// arguments that is given twice.
+absl::Status TakeGiven(GivenConfig* given);
 
 }  // namespace pipewright

@@ -193,10 +193,14 @@ constexpr Topic kTopics[] = {
      "nothing "
      "is in seconds\n"
      "schedule      1f1b; interleaved-1f1b if --vpp is above 1\n"
-     "degrees       of a model one rank (--pp 1) and as many replicas as fill "
-     "--nodes,\n              else one node; with --pp and --nodes, replicas "
-     "fill the nodes\n"
-     "batch         of a model about 4 million tokens a step\n"
+     "degrees       of a model one rank (--pp 1); with at most one degree as "
+     "many\n              replicas as fill --nodes, else the nodes it needs, "
+     "or with --dp\n              tensor ranks; with --pp and --nodes, "
+     "replicas fill the nodes\n"
+     "batch         of a model about 4 million tokens a step, as near as the "
+     "schedule\n              runs\n"
+     "names         a preset wins over a folder of its name (./NAME), a file "
+     "over the\n              preset (--model NAME)\n"
      "engine        simgrid, whose transfers share links\n"},
     {"exit-codes",
      "0  success\n1  a failure of Pipewright or of what is around it; a "

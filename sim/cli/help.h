@@ -19,7 +19,6 @@ inline constexpr size_t kMostHelpColumns = 100;
 struct HelpExample {
   const char* words;  // behind "pipewright"
   const char* note;
-  bool runs = true;  // false: it needs a file, a device or minutes
 };
 
 // Those of a verb ("calibrate show"; "" for the program), in an order in which

@@ -10,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "sim/analysis/reproduce/paper.h"
 #include "sim/cli/common.h"
+#include "sim/cli/help.h"
 #include "sim/cli/verbs.h"
 #include "sim/config/config_reference.h"
 #include "sim/config/flags.h"
@@ -56,8 +57,9 @@ Words EngineNames() {
                  [](const EngineInfo& engine) { return engine.name; });
 }
 
-// Names that a field takes, by its path.
-Words NamesOfField(const std::string& path) {
+}  // namespace
+
+std::vector<std::string> NamesOfField(const std::string& path) {
   if (path == "schedule.name") return ScheduleNames();
   if (path == "model.preset") return ModelNames();
   if (path == "system.preset") return SystemNames();
@@ -77,6 +79,8 @@ Words NamesOfField(const std::string& path) {
   return {};
 }
 
+namespace {
+
 // Names that an option of a verb's own takes; by the verb or "*" and the
 // option. A test compares them with what the verbs refuse.
 Words NamesOfOption(const std::string& verb, const std::string& option) {
@@ -89,6 +93,13 @@ Words NamesOfOption(const std::string& verb, const std::string& option) {
       {"completion SHELL", {"bash", "zsh", "fish"}},
       {"init WHAT", InitTemplates()},
       {"init --like", DeviceNames()},
+      {"calibrate import --device", DeviceNames()},
+      {"calibrate system --system", SystemNames()},
+      {"* CONFIG", ModelNames()},
+      {"plan --objective", {"tokens_per_s", "cost"}},
+      {"plan --progress", {"line", "json", "none"}},
+      {"plan --emit", {"megatron", "bridge", "torchtitan", "deepspeed"}},
+      {"plot --kind", {"scatter", "line"}},
       {"* --engine", EngineNames()},
       {"* --model", ModelNames()},
       {"* --device", {"cpu", "cuda"}},
@@ -134,7 +145,7 @@ OptionRow RowOf(const std::string& verb, const CLI::Option& option) {
   if (row.value.empty()) row.value = row.place;
   row.needs_value = option.get_expected_min() > 0;
   const std::string name = row.names.empty() ? row.place : row.names.back();
-  row.file = absl::StrContains(row.value, "FILE") ||
+  row.file = absl::StrContains(row.value, "FILE") || name == "--analytic" ||
              absl::StrContains(row.value, "PATH") || name == "CONFIG" ||
              name == "SCHEDULE" || name == "SIM" || name == "MEASURED" ||
              name == "PROFILE" || name == "PROFILES";
@@ -184,6 +195,12 @@ void AddVerbRows(const CLI::App& app, const std::string& path,
 std::vector<VerbRow> TableOfOptions(const CLI::App& app) {
   std::vector<VerbRow> rows;
   AddVerbRows(app, "", &rows);
+  for (VerbRow& row : rows) {
+    if (row.path != "help") continue;
+    Words* const words = &row.options.front().values;
+    *words = rows.front().below;
+    for (std::string& topic : HelpTopics()) words->push_back(std::move(topic));
+  }
   return rows;
 }
 

@@ -31,6 +31,9 @@ struct VerbRow {
 // in this version are left out.
 std::vector<VerbRow> TableOfOptions(const CLI::App& app);
 
+// Names that a field takes, by its path: those of models for "model.preset".
+std::vector<std::string> NamesOfField(const std::string& path);
+
 // The options of each verb besides the configuration's flags, as Markdown:
 // read from the command line's own definition.
 std::string VerbReferenceMarkdown(const CLI::App& app);

@@ -508,7 +508,6 @@ void AddPlan(CLI::App* app, Action* action) {
       app->add_subcommand("plan", "Find the fastest configuration that fits");
   auto plan = std::make_shared<PlanVerb>();
   plan->config.AddTo(verb, ConfigOptions::File::kPositional);
-  plan->config.AddFromArgs(verb);
   verb->add_option("--fix", plan->fixed,
                    "allow only these values of an axis; may be repeated "
                    "(docs/plan.md lists the axes)")

@@ -11,12 +11,13 @@
 #include <cstring>
 #include <new>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
 namespace pipewright {
 namespace {
 
-constexpr std::chrono::milliseconds kBeforeBar(2000);
+constexpr std::chrono::milliseconds kBeforeBar(1000);
 constexpr std::chrono::milliseconds kBetweenLines(100);
 constexpr int kBarWidth = 30;
 
@@ -71,7 +72,8 @@ void TerminalLine::Wipe() {
 
 ProgressBar::ProgressBar() : begin_(Clock::now()), line_(kBeforeBar) {}
 
-std::string ProgressBar::Line(double part, double elapsed_s) {
+std::string ProgressBar::Line(double part, double elapsed_s,
+                              absl::string_view doing) {
   part = std::clamp(part, 0.0, 1.0);
   const auto full = static_cast<int>(part * kBarWidth);
   std::string out = absl::StrFormat("[%s%s] %d %%", std::string(full, '#'),
@@ -83,14 +85,15 @@ std::string ProgressBar::Line(double part, double elapsed_s) {
         &out, ", about %d s left",
         static_cast<int64_t>(std::lround(elapsed_s * (1 - part) / part)));
   }
+  if (!doing.empty()) absl::StrAppend(&out, ": ", doing);
   return out;
 }
 
-void ProgressBar::At(double part) {
+void ProgressBar::At(double part, absl::string_view doing) {
   if (part >= 1) return line_.Wipe();
   if (!line_.IsDue()) return;
   const std::chrono::duration<double> elapsed = Clock::now() - begin_;
-  line_.Draw(Line(part, elapsed.count()));
+  line_.Draw(Line(part, elapsed.count(), doing));
 }
 
 }  // namespace pipewright

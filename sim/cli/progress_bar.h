@@ -8,6 +8,7 @@
 #include <chrono>
 #include <string>
 
+#include "absl/strings/string_view.h"
 #include "sim/engine/engine.h"
 
 namespace pipewright {
@@ -33,12 +34,16 @@ class TerminalLine {
 
 class ProgressBar : public Progress {
  public:
-  // Draws on standard error, two seconds from now on.
+  // Draws on standard error, a second from now on.
   ProgressBar();
-  void At(double part) override;
+  void At(double part) override { At(part, ""); }
+  // `doing`: what stands behind it, "12 of 30 points".
+  void At(double part, absl::string_view doing);
+  void Wipe() { line_.Wipe(); }
 
-  // "[#####.....] 50 %, about 3 s left", without an end of line.
-  static std::string Line(double part, double elapsed_s);
+  // "[#####.....] 50 %, about 3 s left: DOING", without an end of line.
+  static std::string Line(double part, double elapsed_s,
+                          absl::string_view doing = "");
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -12,6 +12,7 @@
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 #include "sim/cli/output_files.h"
+#include "sim/cli/progress_bar.h"
 #include "sim/cli/verbs.h"
 #include "sim/engine/engine.h"
 
@@ -105,7 +106,11 @@ absl::Status Reproduce::Run() {
   Count published;
   Count references;
   int shown = 0;
+  ProgressBar bar;
   for (const Paper* paper : papers) {
+    bar.At(static_cast<double>(results.size()) /
+               static_cast<double>(papers.size()),
+           paper->name);
     PW_ASSIGN_OR_RETURN(const std::vector<Comparison> comparisons,
                         paper->run(engine));
     for (const Comparison& row : comparisons) {
@@ -122,6 +127,7 @@ absl::Status Reproduce::Run() {
     results.push_back({paper, comparisons});
     experiments.push_back(PaperToJson(results.back()));
   }
+  bar.Wipe();
   const StepSummary summary = SummarizeSteps(steps);
   if (!steps.empty()) absl::StrAppend(&text, StepSummaryToText(summary), "\n");
   const int compared = published.compared + references.compared;

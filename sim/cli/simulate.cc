@@ -251,7 +251,10 @@ absl::Status SimulateVerb::Run() {
   PW_ASSIGN_OR_RETURN(const RunConfig run_config, config.Read(&files));
   PW_RETURN_IF_ERROR(files.Check());
   RunContext context;
-  PW_ASSIGN_OR_RETURN(PreparedRun prepared, Prepare(run_config, &context));
+  absl::StatusOr<PreparedRun> made = Prepare(run_config, &context);
+  // How the files were read may say why.
+  if (!made.ok()) PrintWarnings(run_config.notes);
+  PW_ASSIGN_OR_RETURN(PreparedRun prepared, std::move(made));
   if (files.wanted("--memory-svg") && !prepared.memory) {
     return WithValue(
         FieldError("--memory-svg",
@@ -350,7 +353,6 @@ void AddSimulate(CLI::App* app, Action* action) {
       "simulate", "Run a schedule and report times, bubbles and memory");
   auto simulate = std::make_shared<SimulateVerb>();
   simulate->config.AddTo(verb, ConfigOptions::File::kPositional);
-  simulate->config.AddFromArgs(verb);
   simulate->seeds.AddTo(verb);
   OutputFiles& files = simulate->files;
   files.AddReport(verb, "the report");

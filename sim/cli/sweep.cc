@@ -1,7 +1,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <thread>
@@ -10,12 +9,10 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "sim/analysis/sweep/sweep_file.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/input.h"
 #include "sim/base/status.h"
-#include "sim/cli/given_form.h"
 #include "sim/cli/progress_bar.h"
 #include "sim/cli/stop_signals.h"
 #include "sim/cli/sweep_mpi.h"
@@ -28,36 +25,6 @@ namespace {
 
 constexpr int kMostWorkers = 4096;
 constexpr double kMostTimeout = 1e6;
-
-// With rate and remaining time, on a terminal only.
-class ProgressLine {
- public:
-  explicit ProgressLine(int64_t points) : points_(points) {}
-  void Show(const SweepCounts& counts) {
-    if (!line_.IsDue()) return;
-    const std::chrono::duration<double> passed =
-        std::chrono::steady_clock::now() - start_;
-    const double rate = passed.count() > 0
-                            ? static_cast<double>(counts.now()) / passed.count()
-                            : 0;
-    const int64_t done = counts.now() + counts.earlier;
-    std::string left = "?";
-    if (rate > 0) {
-      const auto seconds =
-          static_cast<int64_t>(static_cast<double>(points_ - done) / rate);
-      left = absl::StrFormat("%d:%02d:%02d", seconds / 3600, seconds / 60 % 60,
-                             seconds % 60);
-    }
-    line_.Draw(absl::StrFormat("%d of %d points, %.0f/s, %s left", done,
-                               points_, rate, left));
-  }
-
- private:
-  const int64_t points_;
-  const std::chrono::steady_clock::time_point start_ =
-      std::chrono::steady_clock::now();
-  TerminalLine line_{std::chrono::milliseconds(0)};
-};
 
 absl::Status TakeFilters(const std::vector<std::string>& filters,
                          SweepGrid* grid) {
@@ -74,32 +41,23 @@ absl::Status TakeFilters(const std::vector<std::string>& filters,
 }  // namespace
 
 absl::StatusOr<SweepPoints> SweepVerb::ReadPoints(RunContext* context) {
-  SweepBase base;
-  PW_ASSIGN_OR_RETURN(base.layers, config.Layers());
-  base.source = config.file();
-  std::string arguments;
-  PW_RETURN_IF_ERROR(TakeGiven(&base.source, &arguments, &base.layers));
-  if (!arguments.empty()) {
-    return BadValue("CONFIG", arguments,
-                    "a configuration or a model: sweep reads no framework's "
-                    "file");
-  }
-  if (!base.source.empty()) {
-    PW_ASSIGN_OR_RETURN(base.text, ReadFile(base.source));
-  }
+  PW_ASSIGN_OR_RETURN(GivenConfig given, config.Given());
   SweepGrid grid;
   std::optional<int64_t> repeats;
   PW_ASSIGN_OR_RETURN(std::optional<SweepFile> file,
-                      ReadSweepFile(base.text, base.source));
-  files.Reads("the sweep", base.source);
+                      ReadSweepFile(given.text, given.source));
+  files.Reads("the sweep", given.source);
+  if (!given.arguments_file.empty()) {
+    files.Reads("--from-args", given.arguments_file);
+  }
   if (file) {
     grid = std::move(file->grid);
     repeats = file->seeds;
-    base.text = file->base_text;
+    given.text = file->base_text;
     if (file->base_path) {
-      base.source = *file->base_path;
-      PW_ASSIGN_OR_RETURN(base.text, ReadFile(base.source));
-      files.Reads("base", base.source);
+      given.source = *file->base_path;
+      PW_ASSIGN_OR_RETURN(given.text, ReadFile(given.source));
+      files.Reads("base", given.source);
     }
   }
   for (const std::string& text : axes) {
@@ -119,13 +77,17 @@ absl::StatusOr<SweepPoints> SweepVerb::ReadPoints(RunContext* context) {
   if (seeds > 0) repeats = seeds;
   if (repeats) {
     int64_t first = 0;
-    const absl::StatusOr<RunConfig> read =
-        ReadConfig(base.text, base.source, base.layers);
+    const absl::StatusOr<RunConfig> read = given.Read({});
     if (read.ok()) first = read->costs.seed.value_or(0);
     grid.axes.push_back(SeedAxis(*repeats, first, "--seeds"));
   }
+  PW_ASSIGN_OR_RETURN(const RunConfig base, given.Read({}));
   PW_RETURN_IF_ERROR(CheckFiles(base, grid));
-  return SweepPoints::Create(std::move(base), std::move(grid), "fast", context);
+  const auto read =
+      [given = std::move(given)](const std::vector<ConfigEdit>& point) {
+        return given.Read(point);
+      };
+  return SweepPoints::Create(read, std::move(grid), "fast", context);
 }
 
 bool SweepVerb::NeedsNoSimgrid(const SweepPoints& points) {
@@ -170,11 +132,19 @@ absl::StatusOr<SweepCounts> SweepVerb::RunPoints(const SweepPoints& points,
   int64_t all = 0;
   GridWalk walk(&points.grid(), points.base());
   while (::isatty(STDERR_FILENO) == 1 && walk.Next()) ++all;
-  ProgressLine line(all);
+  ProgressBar bar;
   return RunSweep(
       points, store, evaluator,
       {.stops = StopSignals::Taken,
-       .progress = [&](const SweepCounts& counts) { line.Show(counts); },
+       .progress =
+           [&](const SweepCounts& counts) {
+             // Rows that were there took no time.
+             const auto missing = static_cast<double>(all - counts.earlier);
+             bar.At(
+                 missing > 0 ? static_cast<double>(counts.now()) / missing : 1,
+                 absl::StrCat(counts.now() + counts.earlier, " of ", all,
+                              " points"));
+           },
        .walked = [&](const PointHash& hash) { walked.push_back(hash); }});
 }
 
@@ -192,6 +162,7 @@ absl::Status SweepVerb::Run() {
                       "no point is left; allowed: filters that keep some");
   }
   PW_RETURN_IF_ERROR(CheckColumns(points));
+  PW_RETURN_IF_ERROR(CheckTimes(points, &context));
   if (dry_run) return DryRun(points);
   // Every point would fail for want of it.
   if (!NeedsNoSimgrid(points)) PW_RETURN_IF_ERROR(SimgridStarts());
@@ -233,7 +204,7 @@ absl::Status SweepVerb::RunWith(const SweepPoints& points,
         absl::StrCat(counts.status().message(), "; to go on: ", CommandLine()));
   }
   PW_RETURN_IF_ERROR(Export());
-  PW_RETURN_IF_ERROR(PrintCounts(*counts));
+  const absl::Status verdict = PrintResults(*counts);
   if (counts->stopped) {
     return absl::CancelledError(
         absl::StrCat("stopped by a signal; what is done is in ", database,
@@ -241,7 +212,7 @@ absl::Status SweepVerb::RunWith(const SweepPoints& points,
   }
   const int64_t lost =
       counts->crashed + counts->timeouts + counts->earlier_lost;
-  if (lost == 0) return absl::OkStatus();
+  if (lost == 0 || !verdict.ok()) return verdict;
   return absl::InternalError(
       absl::StrCat(lost, lost == 1 ? " point" : " points",
                    " crashed or took too long; the rows say why, --again runs "

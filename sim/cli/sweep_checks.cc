@@ -2,7 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <optional>
+#include <set>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -30,6 +30,14 @@ bool MayDraw(absl::string_view field) {
          field == "slow.links_law" || field == "reliability.mtbf_per_device";
 }
 
+// Fields that decide whether anything says what passes take.
+bool MaySayTimes(absl::string_view field) {
+  for (const char* section : {"costs.", "system.", "model.", "reliability."}) {
+    if (absl::StartsWith(field, section)) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 absl::Status SweepVerb::CheckOptions() const {
@@ -38,11 +46,9 @@ absl::Status SweepVerb::CheckOptions() const {
   return all_versions ? NeedsExport("--all-versions") : absl::OkStatus();
 }
 
-absl::Status SweepVerb::CheckFiles(const SweepBase& base,
+absl::Status SweepVerb::CheckFiles(const RunConfig& base,
                                    const SweepGrid& grid) {
-  PW_ASSIGN_OR_RETURN(const RunConfig read,
-                      ReadConfig(base.text, base.source, base.layers));
-  for (const InputField& input : InputFields(read)) {
+  for (const InputField& input : InputFields(base)) {
     files.Reads(input.field, input.path);
   }
   // Values that are no paths are no files either.
@@ -106,36 +112,6 @@ absl::Status SweepVerb::CheckColumns(const SweepPoints& points) const {
 }
 
 std::vector<std::string> SweepVerb::WarningsOf(const SweepPoints& points) {
-  // A base may lack what an axis gives.
-  std::string name = "base";
-  RunContext context;
-  const SweepChoices none(points.grid().axes.size(), -1);
-  const auto prepared = [&](const SweepChoices& choices) {
-    std::optional<PreparedRun> run;
-    const absl::StatusOr<RunConfig> point = points.At(choices);
-    if (!point.ok()) return run;
-    absl::StatusOr<PreparedRun> made = Prepare(*point, &context);
-    if (made.ok()) run = *std::move(made);
-    return run;
-  };
-  std::optional<PreparedRun> run = prepared(none);
-  std::optional<PreparedRun> first;
-  GridWalk walk(&points.grid(), points.base());
-  if (walk.Next()) first = prepared(walk.choices());
-  if (!run) {
-    name = "first point";
-    run = first;
-  }
-  std::vector<std::string> warnings;
-  if (!run) return warnings;
-  for (const std::string& warning : run->warnings) {
-    // What the first point does not say is about what an axis gives.
-    if (first && std::find(first->warnings.begin(), first->warnings.end(),
-                           warning) == first->warnings.end()) {
-      continue;
-    }
-    warnings.push_back(absl::StrCat(name, ": ", warning));
-  }
   bool seeds = false;
   bool may_draw = false;
   for (const SweepAxis& axis : points.grid().axes) {
@@ -144,11 +120,49 @@ std::vector<std::string> SweepVerb::WarningsOf(const SweepPoints& points) {
       may_draw |= MayDraw(field);
     }
   }
-  if (seeds && !may_draw && !run->config.reliability.mtbf_per_device_s &&
-      !DrawsAnything(*run)) {
-    warnings.push_back(absl::StrCat("costs.seed: ", kNothingDrawn));
+  if (!seeds || may_draw) return {};
+  // A base may lack what an axis gives.
+  RunContext context;
+  absl::StatusOr<PreparedRun> run = Prepare(points.base(), &context);
+  GridWalk walk(&points.grid(), points.base());
+  if (!run.ok() && walk.Next()) {
+    const absl::StatusOr<RunConfig> first = points.At(walk.choices());
+    if (first.ok()) run = Prepare(*first, &context);
   }
-  return warnings;
+  if (!run.ok() || run->config.reliability.mtbf_per_device_s ||
+      DrawsAnything(*run)) {
+    return {};
+  }
+  return {absl::StrCat("costs.seed: ", kNothingDrawn)};
+}
+
+absl::Status SweepVerb::CheckTimes(const SweepPoints& points,
+                                   RunContext* context) {
+  const SweepGrid& grid = points.grid();
+  std::vector<bool> matters;
+  for (const SweepAxis& axis : grid.axes) {
+    matters.push_back(
+        std::any_of(axis.names.begin(), axis.names.end(),
+                    [](const std::string& name) { return MaySayTimes(name); }));
+  }
+  absl::Status first;
+  std::set<SweepChoices> seen;
+  GridWalk walk(&grid, points.base());
+  while (walk.Next()) {
+    SweepChoices told = walk.choices();
+    for (size_t axis = 0; axis < told.size(); ++axis) {
+      if (!matters[axis]) told[axis] = -1;
+    }
+    if (!seen.insert(std::move(told)).second) continue;
+    const absl::StatusOr<RunConfig> point = points.At(walk.choices());
+    if (!point.ok()) continue;  // its row says why
+    const absl::StatusOr<RunConfig> timed = WithTimes(*point, context);
+    const absl::Status status =
+        timed.ok() ? CheckTimed(*timed, context) : absl::OkStatus();
+    if (status.ok()) return absl::OkStatus();
+    if (first.ok()) first = status;
+  }
+  return first;
 }
 
 }  // namespace pipewright

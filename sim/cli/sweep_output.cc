@@ -5,8 +5,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "sim/base/json.h"
 #include "sim/base/status.h"
 #include "sim/cli/sweep_verb.h"
@@ -15,38 +17,24 @@
 namespace pipewright {
 namespace {
 
-constexpr size_t kBestShown = 5;
-
 std::string JsonText(const Json& object) {
   return absl::StrCat(object.dump(2), "\n");
 }
 
-// The best of what it is offered, best first.
-class BestList {
- public:
-  explicit BestList(bool more_is_better) : more_(more_is_better) {}
-
-  void Offer(const SweepCell& cell, const std::function<std::string()>& text) {
-    if (cell.kind != SweepCell::Kind::kNumber) return;
-    const double order = more_ ? -cell.number : cell.number;
-    if (rows_.size() == kBestShown && order >= rows_.back().first) return;
-    const auto place = std::upper_bound(
-        rows_.begin(), rows_.end(), order,
-        [](double value, const auto& row) { return value < row.first; });
-    rows_.insert(place,
-                 {order, absl::StrFormat("%12.6g  %s", cell.number, text())});
-    if (rows_.size() > kBestShown) rows_.pop_back();
+// Numbers within it do not tell a text apart: "dp 8, which fills one node".
+std::string WithoutNumbers(absl::string_view text) {
+  std::string folded;
+  for (const char letter : text) {
+    const bool is_digit = absl::ascii_isdigit(letter);
+    const bool follows = !folded.empty() && folded.back() == '#';
+    if (is_digit || (follows && (letter == '.' || letter == ','))) {
+      if (!follows) folded += '#';
+    } else {
+      folded += letter;
+    }
   }
-  bool empty() const { return rows_.empty(); }
-  void AddTo(const char* name, std::string* out) const {
-    absl::StrAppend(out, "\nbest of these points, ", name, ":\n");
-    for (const auto& [order, text] : rows_) absl::StrAppend(out, text, "\n");
-  }
-
- private:
-  const bool more_;
-  std::vector<std::pair<double, std::string>> rows_;
-};
+  return folded;
+}
 
 std::string AxesText(const SweepRow& row) {
   std::string text;
@@ -57,6 +45,77 @@ std::string AxesText(const SweepRow& row) {
 }
 
 }  // namespace
+
+void BestList::Offer(const SweepCell& cell,
+                     const std::function<std::string()>& text) {
+  if (cell.kind != SweepCell::Kind::kNumber) return;
+  constexpr size_t kBestShown = 5;
+  const double order = more_ ? -cell.number : cell.number;
+  if (rows_.size() == kBestShown && order >= rows_.back().first) return;
+  const auto place = std::upper_bound(
+      rows_.begin(), rows_.end(), order,
+      [](double value, const auto& row) { return value < row.first; });
+  rows_.insert(place,
+               {order, absl::StrFormat("%12.6g  %s", cell.number, text())});
+  if (rows_.size() > kBestShown) rows_.pop_back();
+}
+
+void BestList::AddTo(const char* name, std::string* out) const {
+  if (rows_.empty()) return;
+  absl::StrAppend(out, "\nbest of these points, ", name, ":\n");
+  for (const auto& [order, text] : rows_) absl::StrAppend(out, text, "\n");
+}
+
+void CountedTexts::Add(const std::string& text) {
+  const auto [found, is_new] =
+      place_.try_emplace(WithoutNumbers(text), rows_.size());
+  if (is_new) rows_.push_back({text, 0, 0});
+  Row& row = rows_[found->second];
+  ++row.points;
+  row.others += row.text != text;
+}
+
+std::vector<std::string> CountedTexts::Lines(int64_t all) const {
+  std::vector<std::string> lines;
+  for (const Row& row : rows_) {
+    const std::string which =
+        row.points < all ? absl::StrCat(row.points, " of ", all, " points")
+        : all == 1       ? "the only point"
+                         : absl::StrCat("all ", all, " points");
+    lines.push_back(absl::StrCat(
+        which,
+        row.others == 0
+            ? ""
+            : absl::StrCat(" (", row.others, " of them with other numbers)"),
+        ": ", row.text));
+  }
+  return lines;
+}
+
+Json CountedTexts::ToJson() const {
+  Json list = Json::array();
+  for (const Row& row : rows_) {
+    list.push_back({{"text", row.text},
+                    {"points", row.points},
+                    {"with_other_numbers", row.others}});
+  }
+  return list;
+}
+
+absl::Status OwnRows::Verdict() const {
+  if (rows == 0 || refusals.points() < rows) return absl::OkStatus();
+  const std::string message =
+      absl::StrCat("no point of the sweep can run; ",
+                   absl::StrJoin(refusals.Lines(rows), "; "));
+  return only_orders_refused ? absl::FailedPreconditionError(message)
+                             : absl::InvalidArgumentError(message);
+}
+
+Json OwnRows::TimeUnit() const {
+  if (reports_in.empty()) return nullptr;
+  return reports_in.size() == 1 ? Json(reports_in.begin()->first)
+                                : Json("mixed");
+}
 
 absl::Status SweepVerb::Export() const {
   if (csv.empty() && jsonl.empty()) return absl::OkStatus();
@@ -85,55 +144,61 @@ absl::Status SweepVerb::PrintStatuses() const {
   return Print(JsonText(object));
 }
 
-// Those that fit and train most tokens, or where nobody knows tokens are
-// shortest.
-absl::Status SweepVerb::AddBest(const SweepReader& reader,
-                                std::string* text) const {
+absl::StatusOr<OwnRows> SweepVerb::ReadOwnRows(
+    const SweepReader& reader) const {
   PW_ASSIGN_OR_RETURN(const std::vector<std::string> known, reader.Columns());
   std::vector<std::string> wanted;
-  for (const char* name : {"iteration_s", "tokens_per_s", "time_unit"}) {
-    if (std::find(known.begin(), known.end(), name) != known.end()) {
-      wanted.emplace_back(name);
-    }
+  const auto has = [&known](absl::string_view name) {
+    return std::find(known.begin(), known.end(), name) != known.end();
+  };
+  for (const char* name : {"iteration_s", "tokens_per_s"}) {
+    if (has(name)) wanted.emplace_back(name);
+  }
+  const size_t numbers = wanted.size();
+  for (int index = 0; has(absl::StrCat("warnings.", index)); ++index) {
+    wanted.push_back(absl::StrCat("warnings.", index));
   }
   std::vector<PointHash> own = walked;
   std::sort(own.begin(), own.end());
-  std::vector<BestList> best = {BestList(false), BestList(true),
-                                BestList(false)};
+  OwnRows rows;
+  const std::string unit_of_pass = TimeUnitName(/*in_units=*/true);
   PW_RETURN_IF_ERROR(reader.Visit(wanted, false, [&](const SweepRow& row) {
-    if (row.status != "ok" ||
-        !std::binary_search(own.begin(), own.end(), HashOfText(row.hash))) {
+    if (!std::binary_search(own.begin(), own.end(), HashOfText(row.hash))) {
       return absl::OkStatus();
     }
-    const std::string second = TimeUnitName(/*in_units=*/false);
-    bool in_units = false;
-    for (size_t index = 0; index < wanted.size(); ++index) {
-      in_units |= wanted[index] == "time_unit" &&
-                  row.cells[index].kind == SweepCell::Kind::kText &&
-                  row.cells[index].text != second;
+    ++rows.rows;
+    if (!row.time_unit.empty()) ++rows.reports_in[row.time_unit];
+    if (row.status == NameOf(PointStatus::kRefused)) {
+      rows.refusals.Add(row.reason);
+      rows.only_orders_refused &= row.exit == 4;
     }
-    for (size_t index = 0; index < wanted.size(); ++index) {
-      best[wanted[index] == "tokens_per_s" ? 1
-           : in_units                      ? 2
-                                           : 0]
-          .Offer(row.cells[index], [&] { return AxesText(row); });
+    for (size_t index = numbers; index < wanted.size(); ++index) {
+      const SweepCell& note = row.cells[index];
+      if (note.kind == SweepCell::Kind::kText) rows.notes.Add(note.text);
+    }
+    if (row.status != NameOf(PointStatus::kOk)) return absl::OkStatus();
+    for (size_t index = 0; index < numbers; ++index) {
+      BestList* const best = wanted[index] == "tokens_per_s" ? &rows.by_tokens
+                             : row.time_unit == unit_of_pass ? &rows.by_units
+                                                             : &rows.by_time;
+      best->Offer(row.cells[index], [&] { return AxesText(row); });
     }
     return absl::OkStatus();
   }));
-  if (!best[1].empty()) {
-    best[1].AddTo("tokens_per_s", text);
-  } else if (!best[0].empty()) {
-    best[0].AddTo("iteration_s", text);
-  }
-  if (!best[2].empty()) {
-    best[2].AddTo("iteration in units of a pass", text);
-  }
-  return absl::OkStatus();
+  return rows;
 }
 
-absl::Status SweepVerb::PrintCounts(const SweepCounts& counts) const {
+absl::Status SweepVerb::PrintResults(const SweepCounts& counts) const {
   PW_ASSIGN_OR_RETURN(const std::unique_ptr<SweepReader> reader,
                       SweepReader::Open(database));
+  PW_ASSIGN_OR_RETURN(const OwnRows own, ReadOwnRows(*reader));
+  const absl::Status verdict = own.Verdict();
+  PrintWarnings(own.notes.Lines(own.rows));
+  if (verdict.ok()) {
+    for (const std::string& line : own.refusals.Lines(own.rows)) {
+      PrintWarnings({absl::StrCat("refused: ", line)});
+    }
+  }
   PW_ASSIGN_OR_RETURN(const int64_t others, reader->other_versions());
   PW_ASSIGN_OR_RETURN(const int64_t rows, reader->rows());
   if (json) {
@@ -148,8 +213,12 @@ absl::Status SweepVerb::PrintCounts(const SweepCounts& counts) const {
                          {"earlier_lost", counts.earlier_lost},
                          {"rows", rows},
                          {"rows_of_other_versions", others},
-                         {"stopped", counts.stopped}};
-    return Print(JsonText(object));
+                         {"stopped", counts.stopped},
+                         {"time_unit", own.TimeUnit()},
+                         {"notes", own.notes.ToJson()},
+                         {"refusals", own.refusals.ToJson()}};
+    PW_RETURN_IF_ERROR(Print(JsonText(object)));
+    return verdict;
   }
   std::string text = absl::StrCat(
       counts.points, " points: ", counts.now(), " run now, ", counts.earlier,
@@ -161,8 +230,13 @@ absl::Status SweepVerb::PrintCounts(const SweepCounts& counts) const {
                                  " of other model versions, which are kept and "
                                  "not plotted"),
       "\n");
-  if (!counts.stopped) PW_RETURN_IF_ERROR(AddBest(*reader, &text));
-  return Print(text);
+  if (!counts.stopped) {
+    own.by_tokens.AddTo("tokens_per_s", &text);
+    if (own.by_tokens.empty()) own.by_time.AddTo("iteration_s", &text);
+    own.by_units.AddTo("iteration in units of a pass", &text);
+  }
+  PW_RETURN_IF_ERROR(Print(text));
+  return verdict;
 }
 
 }  // namespace pipewright

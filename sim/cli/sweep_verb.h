@@ -2,7 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -13,9 +16,69 @@
 #include "sim/analysis/sweep/reader.h"
 #include "sim/analysis/sweep/store.h"
 #include "sim/analysis/sweep/sweep.h"
+#include "sim/base/json.h"
 #include "sim/cli/common.h"
 
 namespace pipewright {
+
+// The best of what it is offered, best first.
+class BestList {
+ public:
+  explicit BestList(bool more_is_better) : more_(more_is_better) {}
+  void Offer(const SweepCell& cell, const std::function<std::string()>& text);
+  bool empty() const { return rows_.empty(); }
+  // Nothing if it is empty.
+  void AddTo(const char* name, std::string* out) const;
+
+ private:
+  const bool more_;
+  std::vector<std::pair<double, std::string>> rows_;
+};
+
+// What points say, each text once; those that differ by their numbers alone are
+// one.
+class CountedTexts {
+ public:
+  void Add(const std::string& text);
+  int64_t points() const {
+    int64_t points = 0;
+    for (const Row& row : rows_) points += row.points;
+    return points;
+  }
+  // "all 6 points: ...", "2 of 6 points (1 of them with other numbers): ...".
+  std::vector<std::string> Lines(int64_t all) const;
+  // [{"text", "points", "with_other_numbers"}].
+  Json ToJson() const;
+
+ private:
+  struct Row {
+    std::string text;    // the first of them
+    int64_t points = 0;  // that say so
+    int64_t others = 0;  // of them, with other numbers
+  };
+  std::map<std::string, size_t> place_;  // in `rows_`
+  std::vector<Row> rows_;
+};
+
+// What the rows of this call's points say together; other rows of the file may
+// be of another base.
+struct OwnRows {
+  int64_t rows = 0;
+  std::map<std::string, int64_t> reports_in;  // by their unit of time
+  CountedTexts notes;
+  CountedTexts refusals;
+  bool only_orders_refused = true;  // exit code 4 of all
+  // The best that fit.
+  BestList by_time{/*more_is_better=*/false};
+  BestList by_units{/*more_is_better=*/false};
+  BestList by_tokens{/*more_is_better=*/true};
+
+  // The key "time_unit": null without a report, "mixed" with both.
+  Json TimeUnit() const;
+  // Error: no point can run. kFailedPrecondition if all orders are refused,
+  // else kInvalidArgument.
+  absl::Status Verdict() const;
+};
 
 struct SweepVerb {
   ConfigOptions config;
@@ -40,11 +103,13 @@ struct SweepVerb {
   absl::StatusOr<SweepPoints> ReadPoints(RunContext* context);
   // sweep_checks.cc
   absl::Status CheckOptions() const;
-  absl::Status CheckFiles(const SweepBase& base, const SweepGrid& grid);
+  absl::Status CheckFiles(const RunConfig& base, const SweepGrid& grid);
   absl::Status CheckColumns(const SweepPoints& points) const;
-  // Warnings of the base as a run of its own, or if it is none, of the first
-  // point; and of seeds that change nothing.
+  // Warnings of seeds that change nothing.
   static std::vector<std::string> WarningsOf(const SweepPoints& points);
+  // Error: nothing says what passes take in any point, with the ways to say it.
+  static absl::Status CheckTimes(const SweepPoints& points,
+                                 RunContext* context);
   bool exports_only() const { return !csv.empty() || !jsonl.empty(); }
   // Is every point one of the engines that threads may run?
   static bool NeedsNoSimgrid(const SweepPoints& points);
@@ -57,10 +122,9 @@ struct SweepVerb {
   absl::Status Export() const;
   // Prints, as JSON, what was exported and not run.
   absl::Status PrintStatuses() const;
-  absl::Status PrintCounts(const SweepCounts& counts) const;
-  // The best of this call's points; other rows of the file may be of another
-  // base.
-  absl::Status AddBest(const SweepReader& reader, std::string* text) const;
+  absl::StatusOr<OwnRows> ReadOwnRows(const SweepReader& reader) const;
+  // Counts, notes and the best. Error: OwnRows::Verdict.
+  absl::Status PrintResults(const SweepCounts& counts) const;
 };
 
 }  // namespace pipewright

@@ -2,6 +2,9 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <string>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "sim/base/status.h"
@@ -77,6 +80,21 @@ absl::StatusOr<ConfigEdit> EditOfSet(const std::string& text) {
     return BadValue("--set", text, "PATH=VALUE, as in strategy.pp=8");
   }
   const std::string value = text.substr(equals + 1);
+  // The name of a flag stands for its field, as in axes of a sweep; sections
+  // have names of their own.
+  const std::string name = text.substr(0, equals);
+  const bool is_field = std::any_of(
+      ConfigFields().begin(), ConfigFields().end(),
+      [&name](const ConfigField& field) {
+        return field.path == name ||
+               absl::StartsWith(field.path, absl::StrCat(name, "."));
+      });
+  for (const ConfigFlag& flag : ConfigFlags()) {
+    if (is_field || value.empty() || flag.flag.substr(2) != name) continue;
+    PW_ASSIGN_OR_RETURN(ConfigEdit edit, EditOfFlag(flag, value));
+    edit.origin = absl::StrCat("--set ", text);
+    return edit;
+  }
   return ConfigEdit{text.substr(0, equals), value, absl::StrCat("--set ", text),
                     value.empty()};
 }

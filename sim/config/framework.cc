@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "sim/config/config_fields.h"
@@ -297,6 +298,13 @@ RunConfig WithFramework(RunConfig config, const RunSizes& sizes,
     }
   }
   return config;
+}
+
+bool FrameworkIsOfFile(const RunConfig& config) {
+  const auto origin = config.origins.find("strategy.framework");
+  return config.strategy.framework && origin != config.origins.end() &&
+         !origin->second.flag.empty() &&
+         !absl::StartsWith(origin->second.flag, "--");
 }
 
 }  // namespace pipewright

@@ -16,4 +16,8 @@ absl::Status CheckFramework(const RunConfig& config, const RunSizes& sizes);
 RunConfig WithFramework(RunConfig config, const RunSizes& sizes,
                         const FrameworkFacts& facts = FrameworkFacts());
 
+// Is strategy.framework that of a file of that framework, which says all that
+// is to be said?
+bool FrameworkIsOfFile(const RunConfig& config);
+
 }  // namespace pipewright

@@ -69,11 +69,10 @@ absl::Status Locate(const RunConfig& config, const absl::Status& status) {
 
 namespace {
 
-// Prepares a run whose replicas are all alike. `scales` may be null.
-absl::StatusOr<PreparedRun> PrepareAlike(const RunConfig& as_given,
-                                         const TimeScales* scales,
-                                         RunContext* context) {
-  PW_ASSIGN_OR_RETURN(const RunConfig given, WithDefaults(as_given, context));
+// Prepares what WithDefaults has completed.
+absl::StatusOr<PreparedRun> PrepareDefaulted(const RunConfig& given,
+                                             const TimeScales* scales,
+                                             RunContext* context) {
   PreparedRun run;
   run.config = given;
   run.warnings = given.notes;
@@ -220,6 +219,17 @@ absl::StatusOr<PreparedRun> PrepareAlike(const RunConfig& as_given,
   strategy.microbatches = sizes.microbatches;
   strategy.slices = sizes.slices;
   return run;
+}
+
+// Prepares a run whose replicas are all alike. `scales` may be null.
+absl::StatusOr<PreparedRun> PrepareAlike(const RunConfig& as_given,
+                                         const TimeScales* scales,
+                                         RunContext* context) {
+  PW_ASSIGN_OR_RETURN(RunConfig given, WithDefaults(as_given, context));
+  absl::StatusOr<PreparedRun> run = PrepareDefaulted(given, scales, context);
+  if (!RefusesUsualBatch(given, run.status())) return run;
+  PW_RETURN_IF_ERROR(TakeNearestBatch(context, &given));
+  return PrepareDefaulted(given, scales, context);
 }
 
 // `scales` may be null.

@@ -180,11 +180,10 @@ absl::StatusOr<PreparedNetwork> OnSystem(
   if (!own_shape.empty() && params.shape != own_shape) {
     absl::StrAppend(&prepared.system, " as ", params.shape);
   }
-  prepared.name = absl::StrCat(
-      prepared.system, ", ", params.nodes,
-      params.nodes == 1 ? " node" : " nodes", " (",
-      engine == "fast" ? "no contention" : engine,
-      ")");
+  prepared.name =
+      absl::StrCat(prepared.system, ", ", params.nodes,
+                   params.nodes == 1 ? " node" : " nodes", " (",
+                   engine == "fast" ? "no contention" : engine, ")");
   prepared.shape = params;
   prepared.links.cluster = *cluster;
   catalogue.nodes = params.nodes;
@@ -379,6 +378,7 @@ absl::StatusOr<PreparedNetwork> NetworkOfRun(
         config.Field("strategy.waiting"), WaitRuleName(waiting),
         "buffered without a system: a pure delay does not block a rank");
   }
+  const TimesInUnits units(InUnits(config));
   PreparedNetwork prepared;
   prepared.hop_s = p2p_s.value_or(0);
   prepared.links.hop_s = prepared.hop_s;

@@ -156,11 +156,18 @@ absl::StatusOr<int64_t> SequenceOf(const RunConfig& config,
 bool GivesPassTimes(const RunConfig& config);
 
 // `config` with what it leaves open, each with a note: WithTimes; 1f1b, or
-// interleaved-1f1b with several chunks; of a model without pp one rank, and as
-// many replicas as fill the nodes; of a model without a batch UsualBatch. A
-// run that measures its times takes no batch. Errors: a model or a system that
+// interleaved-1f1b with several chunks; of a model without pp one rank; with
+// at most one degree as many replicas, or tensor ranks, as fill the nodes; of a
+// model without a batch UsualBatch. A run that measures its times fills no node
+// and takes no batch. Errors: a model or a system that
 // cannot be read.
 absl::StatusOr<RunConfig> WithDefaults(RunConfig config, RunContext* context);
+
+// Does a schedule refuse the batch that WithDefaults has taken?
+bool RefusesUsualBatch(const RunConfig& config, const absl::Status& status);
+// Takes the nearest batch that the schedule of `config`, which has defaults,
+// runs, and says so in the note. Errors: those of PrepareSizes, PrepareModel.
+absl::Status TakeNearestBatch(RunContext* context, RunConfig* config);
 
 // The schedule of a file, verified.
 absl::StatusOr<std::shared_ptr<const Schedule>> ReadScheduleFile(

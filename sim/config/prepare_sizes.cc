@@ -27,7 +27,11 @@ absl::StatusOr<RunSizes> SizesFromConfig(const RunConfig& config) {
       FindSchedule(*config.schedule.name);
   PW_RETURN_IF_ERROR(Prefix(config.Field("schedule.name"), match.status()));
   if (!strategy.pp) {
-    return MissingValue(config.Field("strategy.pp"), NumbersAt("strategy.pp"));
+    return MissingValue(
+        config.Field("strategy.pp"),
+        absl::StrCat(NumbersAt("strategy.pp"),
+                     " (--pp N), or a model, whose layout has a default "
+                     "(pipewright simulate MODEL --system NAME)"));
   }
   if (!strategy.microbatches && !strategy.global_batch) {
     return MissingValue(

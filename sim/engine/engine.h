@@ -22,6 +22,22 @@ class Progress {
   virtual void At(double part) = 0;
 };
 
+// A stretch of a longer run: its 0 and 1 are `from` and `to` of `whole`, which
+// may be null.
+class PartOfProgress : public Progress {
+ public:
+  PartOfProgress(Progress* whole, double from, double to)
+      : whole_(whole), from_(from), to_(to) {}
+  void At(double part) override {
+    if (whole_ != nullptr) whole_->At(from_ + (to_ - from_) * part);
+  }
+
+ private:
+  Progress* const whole_;
+  const double from_;
+  const double to_;
+};
+
 struct Program;
 
 // One rank of one replica, first iteration, passes only.

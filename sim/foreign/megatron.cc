@@ -142,10 +142,16 @@ class MegatronFile {
   }
   // Replicas follow from the devices.
   absl::Status Devices() {
-    PW_ASSIGN_OR_RETURN(const int64_t nodes, Launched("nnodes"));
+    PW_ASSIGN_OR_RETURN(int64_t nodes, Launched("nnodes"));
     PW_ASSIGN_OR_RETURN(int64_t per_node, Launched("nproc_per_node"));
-    if (per_node == 0) per_node = around_.devices_per_node;
     if (nodes > 0) keys_.Set("system.nodes", absl::StrCat(nodes), "nnodes");
+    if (per_node > 0 && !keys_.Has("nnodes") &&
+        !around_.Gives("system.nodes")) {
+      // torch/distributed/run.py, --nnodes.
+      nodes = 1;
+      keys_.SetDefault("system.nodes", "1", "torchrun without --nnodes");
+    }
+    if (per_node == 0) per_node = around_.devices_per_node;
     world_ = around_.Int("system.nodes", nodes) * per_node;
     if (world_ == 0 && keys_.Has("data_parallel_size")) {
       PW_ASSIGN_OR_RETURN(dp_, keys_.Int("data_parallel_size", 0));

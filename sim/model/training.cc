@@ -194,6 +194,10 @@ absl::Status CheckModules(const ModelSpec& model,
 
 }  // namespace
 
+bool TensorFits(const ModelSpec& model, int64_t tp) {
+  return TensorConflict(model, tp).empty();
+}
+
 absl::Status CheckTraining(const ModelSpec& model, const TrainingSpec& training,
                            int vpp) {
   PW_RETURN_IF_ERROR(CheckTensor(model, training.tp));

@@ -214,4 +214,7 @@ struct TrainingSpec {
 absl::Status CheckTraining(const ModelSpec& model, const TrainingSpec& training,
                            int vpp);
 
+// Do the sizes of the model take that many tensor ranks, experts apart?
+bool TensorFits(const ModelSpec& model, int64_t tp);
+
 }  // namespace pipewright

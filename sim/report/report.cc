@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "sim/base/json.h"
@@ -206,6 +207,21 @@ Report Summarize(const Program& program, const RunSummary& run,
 }
 
 const char* TimeUnitName(bool in_units) { return in_units ? "unit" : "s"; }
+
+bool IsTimePath(absl::string_view path) {
+  // The last part that has a unit in its name: peak_memory_bytes.max.
+  return (absl::EndsWith(path, "_s") || absl::StrContains(path, "_s.")) &&
+         !absl::StrContains(path, "per_s");
+}
+
+std::string PathInUnits(absl::string_view path, absl::string_view unit) {
+  size_t at = path.find("_s.");
+  if (at == absl::string_view::npos && absl::EndsWith(path, "_s")) {
+    at = path.size() - 2;
+  }
+  if (at == absl::string_view::npos) return std::string(path);
+  return absl::StrCat(path.substr(0, at), unit, path.substr(at + 2));
+}
 
 std::string PeriodNote(const Report& report) {
   if (report.jitter) return JitterNote(*report.jitter);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "sim/engine/engine.h"
 #include "sim/engine/step_interval.h"
 #include "sim/report/class_report.h"
@@ -162,6 +163,14 @@ Report Summarize(const Program& program, const RunSummary& run,
 
 // The value of the key "time_unit".
 const char* TimeUnitName(bool in_units);
+
+// Does the path of a number of a report lead to a time, as "iteration_s" or
+// "span_s.global" do?
+bool IsTimePath(absl::string_view path);
+// The name of such a number of a run in units: "iteration_units",
+// "span_units.global". `unit`: what stands in place of "s".
+std::string PathInUnits(absl::string_view path,
+                        absl::string_view unit = "_units");
 
 // What iteration_s is: "steady-state period, ...".
 std::string PeriodNote(const Report& report);

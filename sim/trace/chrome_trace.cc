@@ -173,6 +173,10 @@ std::string ChromeTraceJson(const Program& program,
                     absl::StrFormat(R"(%s,"replica":%d,"rank":%d)",
                                     QuotedJson(process.name), process.replica,
                                     process.rank));
+    if (program.in_units) {
+      writer.Metadata("process_labels", process.id, 0, "labels",
+                      QuotedJson(kUnitOfPassLabel));
+    }
     writer.Metadata("process_sort_index", process.id, 0, "sort_index",
                     absl::StrCat(process.id));
   }

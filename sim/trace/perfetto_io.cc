@@ -5,9 +5,11 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
+#include "sim/program/program.h"
 #include "sim/proto/perfetto.pb.h"
 #include "sim/trace/export.h"
 #include "sim/trace/timeline.h"
+#include "sim/trace/trace_origin.h"
 
 namespace pipewright {
 namespace {
@@ -112,7 +114,7 @@ class Writer {
   std::string out_;
 };
 
-void WriteDescriptors(const Timeline& timeline, Writer* writer) {
+void WriteDescriptors(const Timeline& timeline, bool in_units, Writer* writer) {
   // Viewers that know process_ordering take the ranks from it, older ones
   // legacy_sort_index.
   writer->Descriptor(0)->set_process_ordering(
@@ -124,6 +126,10 @@ void WriteDescriptors(const Timeline& timeline, Writer* writer) {
     descriptor->mutable_process()->set_pid(process.id);
     descriptor->mutable_process()->set_process_name(process.name);
     descriptor->mutable_process()->set_legacy_sort_index(process.id);
+    if (in_units) {
+      descriptor->mutable_process()->add_process_labels(
+          std::string(kUnitOfPassLabel));
+    }
   }
   for (const Timeline::Track& track : timeline.tracks) {
     const int process = timeline.processes[track.process].id;
@@ -153,7 +159,7 @@ std::string PerfettoTrace(const Program& program,
                           const MeasuredMemory* measured) {
   const Timeline timeline = BuildTimeline(program, ops, memory, measured);
   Writer writer;
-  WriteDescriptors(timeline, &writer);
+  WriteDescriptors(timeline, program.in_units, &writer);
   // Readers sort by time and keep the order of the file where times are
   // equal: the end of a slice stands before the begin of the next one of its
   // track, and the slices of an arrow in its direction.

@@ -24,6 +24,9 @@ inline constexpr absl::string_view kUnknownClock = "unknown";
 
 // The key "time_unit" of a trace whose seconds are units of a pass.
 inline constexpr absl::string_view kUnitOfPass = "unit";
+// What viewers then show beside the name of each process.
+inline constexpr absl::string_view kUnitOfPassLabel =
+    "1 s stands for 1 unit of a pass";
 
 // What the counter "memory" counts: what a model says that a device's allocator
 // has to hold; what the executor has allocated.

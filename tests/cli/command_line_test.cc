@@ -5,9 +5,11 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "sim/analysis/sweep/points.h"
 #include "sim/base/file.h"
 #include "sim/config/flags.h"
 #include "tests/support/json.h"
+#include "tests/support/paths.h"
 #include "tests/support/run_binary.h"
 
 namespace pipewright::command_line_test {
@@ -238,6 +240,63 @@ TEST_CASE("cli: the template of init runs", "[cli]") {
   const BinaryResult again = RunBinary({"init", "-o", file});
   CHECK(again.exit_code == 2);
   CHECK(absl::StrContains(again.err, "does not exist yet"));
+}
+
+TEST_CASE("cli: --set takes the name of a flag", "[cli]") {
+  const auto run = [](const std::string& set) {
+    return RunBinary({"simulate", "--microbatches", "8", "--engine", "fast",
+                      "--set", set, "--json"});
+  };
+  const BinaryResult named = run("pp=4");
+  INFO(named.err);
+  CHECK(named.exit_code == 0);
+  CHECK(named.out == run("strategy.pp=4").out);
+  CHECK(absl::StrContains(run("pp=0").err, "--set pp=0: strategy.pp: 0"));
+  // A section is none.
+  CHECK(run("system=dgx-h100").exit_code == 2);
+}
+
+TEST_CASE("cli: what is missing is said with what may stand there", "[cli]") {
+  const auto said = [](const Arguments& words) {
+    const BinaryResult run = RunBinary(words);
+    CHECK(run.exit_code == 2);
+    return run.err;
+  };
+  CHECK(absl::StrContains(said({"simulate"}), "or a model"));
+  CHECK(absl::StrContains(said({"list"}), "WHAT: missing; allowed: schedules"));
+  CHECK(absl::StrContains(said({"reproduce"}), "zero-bubble-table5"));
+  CHECK(absl::StrContains(said({"run", "llama3-8b"}),
+                          "did you mean 'simulate'?"));
+  CHECK(absl::StrContains(said({"simulate", "llama3-8b", "--gpus", "8"}),
+                          "did you mean '--nodes'?"));
+}
+
+TEST_CASE("cli: version says what was built, and with what", "[cli]") {
+  const BinaryResult text = RunBinary({"version"});
+  CHECK(text.exit_code == 0);
+  CHECK(absl::StrContains(text.out, "pipewright " PIPEWRIGHT_VERSION "\n"));
+  const Json json = Json::parse(RunBinary({"version", "--json"}).out);
+  CHECK(json["version"] == PIPEWRIGHT_VERSION);
+  CHECK(json["model_version"] == kModelVersion);
+  CHECK(absl::StrContains(json["compiler"].get<std::string>(), "."));
+  if (!json["commit"].is_null()) {
+    const std::string commit = json["commit"].get<std::string>();
+    CHECK(commit.substr(0, commit.find('+'))
+              .find_first_not_of("0123456789abcdef") == std::string::npos);
+    CHECK(json["commit_date"].get<std::string>().size() == 10);
+    CHECK(absl::StrContains(text.out, commit));
+  }
+  for (const char* library :
+       {"Abseil", "CLI11", "nlohmann-json", "protobuf", "SQLite", "yaml-cpp",
+        "zlib", "SimGrid", "oneDNN", "MPI", "CUDA"}) {
+    INFO(library);
+    const std::string version = json["libraries"][library].get<std::string>();
+    CHECK(absl::StrContains(text.out, version));
+    CHECK(version.find_first_of("0123456789n") != std::string::npos);
+  }
+  const std::string citation =
+      ReadFile(testing::SourcePath("CITATION.cff")).value();
+  CHECK(absl::StrContains(citation, "version: " PIPEWRIGHT_VERSION "\n"));
 }
 
 }  // namespace

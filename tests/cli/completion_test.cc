@@ -77,6 +77,19 @@ TEST_CASE("completion: bash offers verbs, flags and values", "[cli]") {
             "llama3-70b"));
   CHECK(offered({"pipewright", "simulate", "--system", "dgx-h1"}) ==
         Words{"dgx-h100"});
+  // Names where words stand, and behind = of a field.
+  CHECK(offered({"pipewright", "simulate", "llama3-7"}) == Words{"llama3-70b"});
+  CHECK(offered({"pipewright", "plan", "llama3-7"}) == Words{"llama3-70b"});
+  CHECK(offered({"pipewright", "help", "sim"}) == Words{"simulate"});
+  CHECK(offered({"pipewright", "help", "exit"}) == Words{"exit-codes"});
+  CHECK(offered({"pipewright", "simulate", "--set", "system.shape", "=",
+                 "rail"}) == Words{"rail-optimised"});
+  CHECK(Has(offered({"pipewright", "simulate", "--analytic", "h2"}), "h200"));
+  CHECK(Has(offered({"pipewright", "calibrate", "import", "--device", "h1"}),
+            "h100"));
+  // What may stand alone is followed by options, too.
+  CHECK(offered({"pipewright", "simulate", "--analytic", "--microbatch-"}) ==
+        Words{"--microbatch-size"});
   // A number has no values, and the option after it is one again.
   CHECK(offered({"pipewright", "simulate", "--pp", ""}).empty());
   CHECK(Has(offered({"pipewright", "simulate", "--pp", "4", "--v"}), "--vpp"));

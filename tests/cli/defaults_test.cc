@@ -94,6 +94,23 @@ TEST_CASE("units: axes and pages have none either", "[cli]") {
   CHECK(!HasSeconds(draws));
 }
 
+TEST_CASE("units: traces and hops say so", "[cli]") {
+  const TemporaryFolder folder;
+  const auto marks = [&folder](const Words& more) {
+    const std::string chrome = folder.Path("a.json");
+    const std::string perfetto = folder.Path("a.pftrace");
+    const std::string text = Out(
+        Plus(Plus(kUnits, more), {"--trace", chrome, "--perfetto", perfetto}));
+    const std::string mark = "1 s stands for 1 unit of a pass";
+    return absl::StrCat(
+        absl::StrContains(ReadFile(chrome).value(), mark) ? "chrome " : "",
+        absl::StrContains(ReadFile(perfetto).value(), mark) ? "perfetto " : "",
+        HasSeconds(text) ? "seconds" : "units");
+  };
+  CHECK(marks({"--p2p", "0"}) == "chrome perfetto units");
+  CHECK(marks(kTimes) == "seconds");
+}
+
 TEST_CASE("units: they are compared with units alone", "[cli]") {
   const TemporaryFolder folder;
   const std::string units = folder.Path("units.json");
@@ -101,7 +118,8 @@ TEST_CASE("units: they are compared with units alone", "[cli]") {
   const std::string seconds = folder.Path("seconds.json");
   const Words text = {"-o", folder.Path("report.txt")};
   Out(Plus(Plus(kUnits, text), {"--trace", units}));
-  Out(Plus(Plus(kUnits, text), {"--slow-devices", "rank1*2", "--trace", slower}));
+  Out(Plus(Plus(kUnits, text),
+           {"--slow-devices", "rank1*2", "--trace", slower}));
   Out(Plus(Plus(Plus(kUnits, kTimes), text), {"--trace", seconds}));
   const std::string both = Out({"compare", units, slower});
   CHECK(absl::StrContains(both, "(units)"));

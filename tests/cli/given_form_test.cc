@@ -113,12 +113,38 @@ TEST_CASE("given: what is neither a file nor a model is refused", "[cli]") {
       {"plan", "llama3-8b", "--model", "llama3-70b", "--system", "dgx-h100"});
   CHECK(twice.exit_code == 2);
   CHECK(absl::StrContains(twice.err, "beside --model"));
-  const std::string script =
-      SourcePath("tests/foreign/files/deepspeed_pipeline.json");
-  const BinaryResult sweep =
-      RunHere({"sweep", script, "--sweep", "strategy.pp=1,2"});
-  CHECK(sweep.exit_code == 2);
-  CHECK(absl::StrContains(sweep.err, "no framework's file"));
+}
+
+TEST_CASE("given: of a preset and a file of its name one is taken, and said",
+          "[cli]") {
+  const TemporaryFolder folder;
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.Path(""));
+  const auto said = [](const Words& given) {
+    Words words = {"simulate", "--system", "dgx-h100",       "--pp", "4",
+                   "--tp",     "2",        "--microbatches", "8"};
+    words.insert(words.begin() + 1, given.begin(), given.end());
+    const BinaryResult run = RunHere(words);
+    INFO(run.err);
+    CHECK(run.exit_code == 0);
+    return run.err;
+  };
+  const std::string alone = said({"llama3-8b"});
+  CHECK(!absl::StrContains(alone, "CONFIG"));
+  std::filesystem::create_directory("llama3-8b");
+  // A folder of something else is none.
+  CHECK(said({"llama3-8b"}) == alone);
+  folder.Write("llama3-8b/config.json", kHuggingFace);
+  CHECK(absl::StrContains(said({"llama3-8b"}),
+                          "'llama3-8b' is taken as the preset; the folder of "
+                          "that name is ./llama3-8b"));
+  CHECK(!absl::StrContains(said({"./llama3-8b"}), "CONFIG"));
+  CHECK(!absl::StrContains(said({"--model", "llama3-8b"}), "CONFIG"));
+  folder.Write("llama3-70b", "model: {preset: llama3-8b}\n");
+  CHECK(absl::StrContains(said({"llama3-70b"}),
+                          "'llama3-70b' is taken as the file of that name; the "
+                          "preset is --model llama3-70b"));
+  std::filesystem::current_path(before);
 }
 
 }  // namespace

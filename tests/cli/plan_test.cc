@@ -258,6 +258,23 @@ TEST_CASE("cli: plan says what would help where nothing fits", "[cli]") {
   CHECK(report["counts"]["legal"] == report["counts"]["pruned_by_memory"]);
 }
 
+TEST_CASE("cli: plan warns of no field that nobody gave", "[cli]") {
+  const auto said = [](std::vector<std::string> more) {
+    std::vector<std::string> words = {
+        "plan",       "gpt2", "--system",     "dgx-h100",
+        "--pp",       "2",    "--tp",         "1",
+        "--schedule", "1f1b", "--no-confirm", "--global-batch",
+        "64"};
+    words.insert(words.end(), more.begin(), more.end());
+    const BinaryResult run = RunBinary(words);
+    INFO(run.err);
+    CHECK(run.exit_code == 0);
+    return run.err;
+  };
+  CHECK(!absl::StrContains(said({}), "system.nodes"));
+  CHECK(absl::StrContains(said({"--nodes", "1"}), "system.nodes"));
+}
+
 TEST_CASE("cli: plan refuses what it cannot search", "[cli]") {
   const auto refused = [](const std::vector<std::string>& more,
                           const char* words) {

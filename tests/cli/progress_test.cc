@@ -27,6 +27,8 @@ TEST_CASE("progress: the line", "[cli]") {
              Catch::EndsWith("] 33 %, about 8 s left"));
   CHECK(ProgressBar::Line(2, 3) ==
         "[" + std::string(30, '#') + "] 100 %, about 0 s left");
+  CHECK_THAT(ProgressBar::Line(0.5, 3, "1 of 2 points"),
+             Catch::EndsWith("] 50 %, about 3 s left: 1 of 2 points"));
 }
 
 // In a process whose standard error is a terminal: what that has been told.
@@ -61,7 +63,7 @@ TEST_CASE("progress: what a child has drawn is wiped out by its parent",
           "[cli]") {
   const std::string shown = ShownBy([] {
     ProgressBar bar;
-    std::this_thread::sleep_for(std::chrono::milliseconds(2100));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1100));
     const pid_t child = ::fork();
     if (child == 0) {
       bar.At(0.5);

@@ -75,7 +75,9 @@ TEST_CASE("defaults: without degrees replicas fill the nodes", "[config]") {
                         const std::string& strategy) {
     const PreparedRun run = Prepared(absl::StrCat(
         kModel, "system: {preset: dgx-h100", system, "}\nstrategy: {", strategy,
-        strategy.empty() ? "" : ", ", "microbatches: 8}\n"));
+        strategy.empty() ? "" : ", ",
+        absl::StrContains(strategy, "global_batch") ? "" : "microbatches: 8",
+        "}\n"));
     const StrategyChoice& found = run.config.strategy;
     return absl::StrCat(*found.pp, " ", *found.dp, " ",
                         run.network.system_shape()->nodes, " ",
@@ -85,8 +87,16 @@ TEST_CASE("defaults: without degrees replicas fill the nodes", "[config]") {
   CHECK(sizes(", nodes: 2", "") == "1 16 2 said");
   CHECK(sizes(", nodes: 2", "tp: 8") == "1 2 2 said");
   CHECK(sizes(", nodes: 2", "pp: 2") == "2 8 2 said");
-  // With some degrees and no nodes the run is as large as it says.
-  CHECK(sizes("", "pp: 2") == "2 1 1 silent");
+  // A degree alone leaves no device of its nodes idle.
+  CHECK(sizes("", "pp: 1") == "1 8 1 said");
+  CHECK(sizes("", "pp: 2") == "2 4 1 said");
+  CHECK(sizes("", "pp: 8") == "8 1 1 silent");
+  CHECK(sizes("", "pp: 16") == "16 1 2 silent");
+  CHECK(sizes("", "tp: 4") == "1 2 1 said");
+  CHECK(sizes("", "cp: 2") == "1 4 1 said");
+  CHECK(sizes("", "pp: 2, global_batch: 6").substr(0, 5) == "2 3 1");
+  // With several and no nodes the run is as large as it says.
+  CHECK(sizes("", "pp: 2, tp: 2") == "2 1 1 silent");
   CHECK(sizes(", nodes: 2", "pp: 2, dp: 4") == "2 4 2 silent");
   CHECK(sizes(", nodes: 1", "pp: 2, mapping: [3, 4]") == "2 1 1 silent");
   const PreparedRun device =
@@ -96,6 +106,56 @@ TEST_CASE("defaults: without degrees replicas fill the nodes", "[config]") {
   CHECK(*device.config.strategy.pp == 1);
   CHECK(*device.config.strategy.dp == 1);
   CHECK(Warns(device, "strategy.pp: not given: 1"));
+}
+
+TEST_CASE("defaults: what a degree alone cannot fill is said", "[config]") {
+  const auto run = [](const std::string& strategy) {
+    return Prepared(absl::StrCat(kModel, kSystem, "strategy: {", strategy,
+                                 ", microbatches: 12, split: balanced}\n"));
+  };
+  const PreparedRun three = run("pp: 3");
+  CHECK(*three.config.strategy.dp == 2);
+  CHECK(Warns(three, "dp 2; 2 of the 8 devices of one node stay idle"));
+  const PreparedRun five = run("pp: 5");
+  CHECK(*five.config.strategy.dp == 1);
+  CHECK(Warns(five, "dp 1; 3 of the 8 devices of one node stay idle"));
+  // Replicas that are given leave tensor parallelism, as far as the 8 key and
+  // value heads go.
+  const PreparedRun two = run("dp: 2");
+  CHECK(*two.config.strategy.tp == 4);
+  CHECK(Warns(two, "pp 1 and tp 4, which fills one node"));
+  const PreparedRun six = run("dp: 6");
+  CHECK(*six.config.strategy.tp == 1);
+  CHECK(Warns(six, "pp 1; 2 of the 8 devices of one node stay idle"));
+  CHECK(*run("dp: 16").config.strategy.tp == 1);
+}
+
+TEST_CASE("defaults: the batch is the nearest that the schedule runs",
+          "[config]") {
+  const auto run = [](const std::string& schedule,
+                      const std::string& strategy) {
+    return Prepared(absl::StrCat(kModel, kSystem, "schedule: {name: ", schedule,
+                                 "}\nstrategy: {", strategy, "}\n"));
+  };
+  // 512 samples of 8192 tokens are 4 Mi; 85 a replica, in groups of 6 ranks.
+  const PreparedRun groups =
+      run("interleaved-1f1b", "pp: 6, vpp: 2, dp: 6, split: balanced");
+  CHECK(*groups.config.strategy.microbatches == 84);
+  CHECK(Warns(groups,
+              "no batch is given: 84, the nearest to 85 that "
+              "interleaved-1f1b runs, of a step of about 4 million tokens"));
+  // Both directions have as many.
+  const PreparedRun both = run("dualpipe", "pp: 2, dp: 24");
+  CHECK(*both.config.strategy.microbatches % 2 == 0);
+  CHECK(Warns(both, "the nearest to 21 that dualpipe runs"));
+  // One that runs stays, and a given one is refused as before.
+  CHECK(*run("1f1b", "pp: 6, dp: 6, split: balanced")
+             .config.strategy.microbatches == 85);
+  CHECK(absl::StrContains(
+      Refusal(absl::StrCat(kModel, kSystem,
+                           "schedule: {name: interleaved-1f1b}\nstrategy: {pp: "
+                           "4, vpp: 2, microbatches: 7}\n")),
+      "strategy.microbatches: 7"));
 }
 
 TEST_CASE("defaults: a batch of about four million tokens", "[config]") {
@@ -111,6 +171,10 @@ TEST_CASE("defaults: a batch of about four million tokens", "[config]") {
   CHECK(!Warns(
       Prepared(absl::StrCat(kModel, kSystem, "strategy: {global_batch: 64}\n")),
       "no batch"));
+  // A framework's file says its batch, a framework alone does not.
+  CHECK(Warns(Prepared(absl::StrCat(kModel, kSystem,
+                                    "strategy: {framework: megatron}\n")),
+              "no batch is given: 64"));
 }
 
 TEST_CASE("defaults: without a model and times a pass is one unit",

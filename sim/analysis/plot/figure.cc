@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "sim/base/quantity.h"
 #include "sim/report/format.h"
+#include "sim/report/report.h"
 #include "sim/report/svg_parts.h"
 
 namespace pipewright {
@@ -18,8 +19,15 @@ namespace {
 
 constexpr double kPointsPerMm = 72 / 25.4;
 
+// A path of seconds is not called so while times are units.
+std::string NameOf(const std::string& path, absl::string_view units) {
+  return TimesInUnits::now() && IsTimePath(path) ? PathInUnits(path, units)
+                                                 : path;
+}
+
 std::string AxisTitle(const std::string& path, const AxisUnit& unit) {
-  return unit.name.empty() ? path : absl::StrCat(path, " (", unit.name, ")");
+  if (unit.name.empty()) return path;
+  return absl::StrCat(NameOf(path, ""), " (", unit.name, ")");
 }
 
 // An axis from `low` to `high` or a little more, with at most `most_ticks`.
@@ -68,7 +76,8 @@ class FigureWriter {
         absl::StrCat("width=\"", Px(figure_.width_mm), "mm\" height=\"",
                      Px(figure_.height_mm), "mm\""),
         width_, height_,
-        absl::StrCat(figure_.y.path, " against ", figure_.x.path));
+        absl::StrCat(NameOf(figure_.y.path, ""), " against ",
+                     NameOf(figure_.x.path, "")));
   }
 
  private:
@@ -205,12 +214,12 @@ class FigureWriter {
           bars,
           {.css = "error", .stroke = ColourOfSeries(series), .width = 0.8});
     }
-    DrawMark(
-        series, x, y,
-        absl::StrFormat("%s: %s %.6g %s, %s %.6g %s", point.name,
-                        figure_.x.path, point.x / x_unit_.size, x_unit_.name,
-                        figure_.y.path, point.y / y_unit_.size, y_unit_.name),
-        &svg_);
+    DrawMark(series, x, y,
+             absl::StrFormat("%s: %s %.6g %s, %s %.6g %s", point.name,
+                             NameOf(figure_.x.path, ""), point.x / x_unit_.size,
+                             x_unit_.name, NameOf(figure_.y.path, ""),
+                             point.y / y_unit_.size, y_unit_.name),
+             &svg_);
   }
 
   void DrawLines() {
@@ -310,14 +319,8 @@ std::vector<size_t> ParetoFront(const Figure& figure) {
   return front;
 }
 
-bool IsTime(const std::string& path) {
-  // The last part that has a unit in its name: peak_memory_bytes.max.
-  return (absl::EndsWith(path, "_s") || absl::StrContains(path, "_s.")) &&
-         !absl::StrContains(path, "per_s");
-}
-
 AxisUnit UnitOf(const std::string& path, double largest) {
-  if (IsTime(path)) {
+  if (IsTimePath(path)) {
     const TimeUnit unit = UnitFor(largest);
     return {std::string(unit.name), unit.seconds};
   }
@@ -332,11 +335,13 @@ AxisUnit UnitOf(const std::string& path, double largest) {
 }
 
 std::string FigureCsv(const Figure& figure) {
-  std::string out =
-      absl::StrCat("name,series,", Quoted(figure.x.path), ",",
-                   Quoted(figure.x.path), " low,", Quoted(figure.x.path),
-                   " high,", Quoted(figure.y.path), ",", Quoted(figure.y.path),
-                   " low,", Quoted(figure.y.path), " high,on_front\n");
+  const TimesInUnits units(figure.in_units);
+  std::string out = "name,series,";
+  for (const std::string& path : {figure.x.path, figure.y.path}) {
+    const std::string name = Quoted(NameOf(path, "_units"));
+    absl::StrAppend(&out, name, ",", name, " low,", name, " high,");
+  }
+  out += "on_front\n";
   const std::vector<size_t> front = ParetoFront(figure);
   const auto range = [](const std::optional<std::pair<double, double>>& each) {
     return each

@@ -58,9 +58,6 @@ bool MoreIsBetter(const std::string& path);
 // as good as in the other, by x. Of equal points the first.
 std::vector<size_t> ParetoFront(const Figure& figure);
 
-// Does the path of a report lead to a time?
-bool IsTime(const std::string& path);
-
 // The unit of an axis, "ms" with 1e-3; "" with 1 where there is none.
 struct AxisUnit {
   std::string name;

@@ -10,10 +10,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "sim/analysis/plot/figure.h"
-#include "sim/base/quantity.h"
 #include "sim/report/format.h"
 #include "sim/report/html_parts.h"
 #include "sim/report/page_data.h"
+#include "sim/report/report.h"
 
 namespace pipewright {
 namespace {
@@ -189,10 +189,26 @@ std::string StaticTable(const Figure& figure) {
   return TableHtml(table, kMostStaticRows);
 }
 
+// The page's columns are called by their paths, and its scripts take "_s" for
+// seconds.
+Figure NamedByUnit(Figure figure) {
+  if (!figure.in_units) return figure;
+  const auto rename = [](std::string* path) {
+    if (IsTimePath(*path)) *path = PathInUnits(*path);
+  };
+  rename(&figure.x.path);
+  rename(&figure.y.path);
+  for (FigurePoint& point : figure.points) {
+    for (auto& [path, value] : point.numbers) rename(&path);
+    for (auto& [path, range] : point.ranges) rename(&path);
+  }
+  return figure;
+}
+
 }  // namespace
 
-std::string FigureHtml(const Figure& figure) {
-  const TimesInUnits units(figure.in_units);
+std::string FigureHtml(const Figure& drawn) {
+  const Figure figure = NamedByUnit(drawn);
   const std::string title =
       figure.title.empty()
           ? absl::StrCat(figure.y.path, " against ", figure.x.path)
@@ -206,7 +222,7 @@ std::string FigureHtml(const Figure& figure) {
                       kShownLive),
           SectionHtml("all-runs", "Runs", "<div id=\"runs-data\"></div>\n",
                       kShownLive),
-          SectionHtml("figure", "Figure", PictureHtml(FigureSvg(figure)),
+          SectionHtml("figure", "Figure", PictureHtml(FigureSvg(drawn)),
                       kShownNoCharts),
           SectionHtml("runs", "Runs", StaticTable(figure), kShownStatic)),
       FigurePage(figure).Data());

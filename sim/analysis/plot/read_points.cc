@@ -312,7 +312,7 @@ class PointReader {
     out_->in_units = in_units;
     for (const auto& [flag, path] :
          {std::pair("--x", &paths_.x), std::pair("--y", &paths_.y)}) {
-      if (!differs || !IsTime(*path)) continue;
+      if (!differs || !IsTimePath(*path)) continue;
       return BadValue(flag, *path,
                       "a number that is no time: some reports are in units of "
                       "a pass, as nobody gave times, and others in seconds");

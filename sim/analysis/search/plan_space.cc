@@ -441,7 +441,10 @@ RunConfig PlanSpace::ConfigOf(const PlanPoint& point) const {
   }
   if (model() != nullptr) strategy.offload = point.offload;
   config.schedule.name = schedules_[group.schedule];
-  if (NamesSystem(config.system)) config.system.nodes = group.nodes;
+  if (NamesSystem(config.system)) {
+    if (!config.system.nodes) config.defaulted.emplace_back("system.nodes");
+    config.system.nodes = group.nodes;
+  }
   const PlanLayout& layout = Layouts(group.pp, group.vpp)[group.layout];
   if (!layout.counts.empty()) strategy.layers = layout.counts;
   if (!layout.text.empty()) strategy.layout = layout.text;

@@ -7,6 +7,7 @@
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 #include "sim/config/config_fields.h"
+#include "sim/config/framework.h"
 
 namespace pipewright {
 namespace {
@@ -173,7 +174,7 @@ absl::StatusOr<std::unique_ptr<PlanSpace>> PlanSpace::Make(
   TakeGivenAxes(&request);
   PW_RETURN_IF_ERROR(CheckGivenTimes(&request));
   if (request.global_batch < 1 && GivesModel(request.base.model) &&
-      !request.base.strategy.framework) {
+      !FrameworkIsOfFile(request.base)) {
     PW_ASSIGN_OR_RETURN(request.global_batch,
                         UsualBatch(request.base, context));
     request.base.notes.push_back(absl::StrCat(

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 #include <functional>
+#include <set>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -12,11 +13,13 @@
 #include "sim/base/file.h"
 #include "sim/base/json.h"
 #include "sim/base/status.h"
+#include "sim/report/report.h"
 
 namespace pipewright {
 namespace {
 
-constexpr const char* kHeadlines[] = {"iteration_s",
+constexpr const char* kHeadlines[] = {"time_unit",
+                                      "iteration_s",
                                       "tokens_per_s",
                                       "mfu",
                                       "peak_memory_bytes.max",
@@ -99,6 +102,35 @@ absl::StatusOr<std::vector<std::string>> CsvColumns(
   return columns;
 }
 
+// A column of the file. One of times that some rows have in seconds and others
+// in units of a pass is two.
+struct CsvColumn {
+  std::string name;
+  std::string unit;  // of the rows that have it; "": of all
+  size_t cell = 0;
+};
+
+std::vector<CsvColumn> NamedColumns(const std::vector<std::string>& asked,
+                                    const std::vector<std::string>& axes,
+                                    const std::set<std::string>& units) {
+  std::vector<CsvColumn> columns;
+  for (size_t cell = 0; cell < asked.size(); ++cell) {
+    const bool is_axis =
+        std::find(axes.begin(), axes.end(), asked[cell]) != axes.end();
+    const std::string unit_of_pass = TimeUnitName(/*in_units=*/true);
+    if (is_axis || !IsTimePath(asked[cell]) || !units.contains(unit_of_pass)) {
+      columns.push_back({asked[cell], "", cell});
+      continue;
+    }
+    for (const std::string& unit : units) {
+      columns.push_back(
+          {unit == unit_of_pass ? PathInUnits(asked[cell]) : asked[cell], unit,
+           cell});
+    }
+  }
+  return columns;
+}
+
 Json JsonOfCell(const SweepCell& cell) {
   if (cell.kind == SweepCell::Kind::kNumber) return cell.number;
   if (cell.kind == SweepCell::Kind::kText) return cell.text;
@@ -110,13 +142,20 @@ Json JsonOfCell(const SweepCell& cell) {
 absl::Status ExportCsv(const SweepReader& reader, const SweepExport& out) {
   PW_ASSIGN_OR_RETURN(const std::vector<std::string> columns,
                       CsvColumns(reader, out.columns));
+  PW_ASSIGN_OR_RETURN(const std::vector<std::string> axes, reader.Axes());
+  PW_ASSIGN_OR_RETURN(const std::set<std::string> units,
+                      reader.TimeUnits(out.all_versions));
+  const std::vector<CsvColumn> named = NamedColumns(columns, axes, units);
   RowFile file(out.path);
-  PW_RETURN_IF_ERROR(file.Add(CsvLine(columns)));
+  std::vector<std::string> header;
+  for (const CsvColumn& column : named) header.push_back(column.name);
+  PW_RETURN_IF_ERROR(file.Add(CsvLine(header)));
   PW_RETURN_IF_ERROR(
       reader.Visit(columns, out.all_versions, [&](const SweepRow& row) {
         std::vector<std::string> fields;
-        for (const SweepCell& cell : row.cells) {
-          fields.push_back(ToString(cell));
+        for (const CsvColumn& column : named) {
+          const bool has = column.unit.empty() || column.unit == row.time_unit;
+          fields.push_back(has ? ToString(row.cells[column.cell]) : "");
         }
         return file.Add(CsvLine(fields));
       }));
@@ -129,14 +168,16 @@ absl::Status ExportJsonLines(const SweepReader& reader,
   PW_RETURN_IF_ERROR(file.Add(""));
   PW_RETURN_IF_ERROR(
       reader.Visit(out.columns, out.all_versions, [&](const SweepRow& row) {
-        Json line = {{"hash", row.hash},
-                     {"current", row.current},
-                     {"model_version", row.model_version},
-                     {"status", row.status},
-                     {"exit", row.exit},
-                     {"reason", row.reason.empty() ? Json() : Json(row.reason)},
-                     {"engine", row.engine},
-                     {"axes", Json::object()}};
+        Json line = {
+            {"hash", row.hash},
+            {"current", row.current},
+            {"model_version", row.model_version},
+            {"status", row.status},
+            {"exit", row.exit},
+            {"reason", row.reason.empty() ? Json() : Json(row.reason)},
+            {"engine", row.engine},
+            {"time_unit", row.time_unit.empty() ? Json() : Json(row.time_unit)},
+            {"axes", Json::object()}};
         for (const auto& [name, cell] : row.axes) {
           line["axes"][name] = JsonOfCell(cell);
         }

@@ -18,11 +18,12 @@ struct SweepExport {
 };
 
 // A header and a line a row (RFC 4180). A number is what reads back exactly; a
-// text in which a spreadsheet would see a formula is quoted only.
+// text in which a spreadsheet would see a formula is quoted only. Times in
+// units of a pass stand in columns that end in "_units" in place of "_s".
 absl::Status ExportCsv(const SweepReader& reader, const SweepExport& out);
 
 // An object a row: hash, current, model_version, status, exit, reason, engine,
-// axes, report (that of `simulate --json`, or null).
+// time_unit, axes, report (that of `simulate --json`, or null).
 absl::Status ExportJsonLines(const SweepReader& reader, const SweepExport& out);
 
 }  // namespace pipewright

@@ -80,9 +80,7 @@ absl::StatusOr<RunConfig> SweepPoints::Read(const SweepChoices& choices) const {
                         EditsOf(grid_.axes[axis], choices[axis]));
     edits.insert(edits.end(), of_axis.begin(), of_axis.end());
   }
-  std::vector<std::vector<ConfigEdit>> layers = base_.layers;
-  if (!edits.empty()) layers.push_back(std::move(edits));
-  return ReadConfig(base_.text, base_.source, layers);
+  return base_(edits);
 }
 
 absl::Status SweepPoints::ReadValues(RunContext* context) {

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -21,14 +22,12 @@ namespace pipewright {
 
 // To be raised whenever the results of any run change: rows of other versions
 // are kept and marked, and their points are run again.
-inline constexpr int kModelVersion = 13;
+inline constexpr int kModelVersion = 14;
 
-// What all points have in common: a configuration with its layers.
-struct SweepBase {
-  std::string text;                             // the file's, "" without one
-  std::string source;                           // its name
-  std::vector<std::vector<ConfigEdit>> layers;  // --set, then flags
-};
+// What all points have in common: a configuration, read with the fields of a
+// point on top. Called by threads at a time.
+using SweepBase =
+    std::function<absl::StatusOr<RunConfig>(const std::vector<ConfigEdit>&)>;
 
 using PointHash = std::array<uint8_t, 16>;
 

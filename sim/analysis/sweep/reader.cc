@@ -19,10 +19,11 @@ namespace {
 
 constexpr char kSelect[] =
     "SELECT hash, model_version, status, exit, reason, engine, seed, axes, "
-    "shape, leaves, sweep FROM point";
+    "shape, leaves, sweep, time_unit FROM point";
 
-constexpr const char* kRowColumns[] = {
-    "hash", "status", "exit", "reason", "engine", "seed", "model_version"};
+constexpr const char* kRowColumns[] = {"hash",          "status",   "exit",
+                                       "reason",        "engine",   "seed",
+                                       "model_version", "time_unit"};
 
 SweepCell CellOfJson(const Json& value) {
   if (value.is_number()) return SweepCell::Number(value.get<double>());
@@ -37,8 +38,10 @@ SweepCell CellOfRow(const SweepRow& row, const std::string& column,
   if (column == "exit") return SweepCell::Number(row.exit);
   if (column == "engine") return SweepCell::Text(row.engine);
   if (column == "model_version") return SweepCell::Number(row.model_version);
-  if (column == "reason") {
-    return row.reason.empty() ? SweepCell() : SweepCell::Text(row.reason);
+  for (const auto& [name, text] : {std::pair("reason", &row.reason),
+                                   std::pair("time_unit", &row.time_unit)}) {
+    if (column != name) continue;
+    return text->empty() ? SweepCell() : SweepCell::Text(*text);
   }
   return from.IsNull(6)
              ? SweepCell()
@@ -178,6 +181,7 @@ absl::Status SweepReader::Visit(
     row.exit = static_cast<int>(select->Integer(3));
     row.reason = std::string(select->Text(4));
     row.engine = std::string(select->Text(5));
+    row.time_unit = std::string(select->Text(11));
     const auto base = base_of_sweep_.find(select->Integer(10));
     if (base != base_of_sweep_.end()) row.base = base->second;
     const absl::StatusOr<Json> values = ParseJson(select->Text(7));
@@ -211,6 +215,22 @@ absl::Status SweepReader::Visit(
       return shape == shapes_.end() ? Json() : JoinTree(shape->second, leaves);
     };
     PW_RETURN_IF_ERROR(visit(row));
+  }
+}
+
+absl::StatusOr<std::set<std::string>> SweepReader::TimeUnits(
+    bool all_versions) const {
+  PW_ASSIGN_OR_RETURN(
+      const auto select,
+      database_->Prepare(absl::StrCat(
+          "SELECT DISTINCT time_unit FROM point WHERE time_unit IS NOT NULL",
+          all_versions ? "" : " AND model_version = ?")));
+  if (!all_versions) select->BindInteger(0, kModelVersion);
+  std::set<std::string> units;
+  while (true) {
+    PW_ASSIGN_OR_RETURN(const bool found, select->Step());
+    if (!found) return units;
+    units.emplace(select->Text(0));
   }
 }
 

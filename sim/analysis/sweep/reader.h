@@ -27,7 +27,8 @@ struct SweepRow {
   int exit = 0;
   std::string reason;
   std::string engine;
-  int base = -1;  // SweepReader::bases()
+  std::string time_unit;  // "s", "unit", "" without a report
+  int base = -1;          // SweepReader::bases()
   std::vector<std::pair<std::string, SweepCell>> axes;
   std::vector<SweepCell> cells;  // one a column asked for
   // The report of `simulate --json`, null without one. Only while visited.
@@ -52,12 +53,15 @@ class SweepReader {
 
   // Rows in the order of their first storing; of other model versions only with
   // `all_versions`. A column is an axis, a path of the report, or "hash",
-  // "status", "exit", "reason", "engine", "seed", "model_version". Error: a
-  // column that no row has, with the nearest; what `visit` returns.
+  // "status", "exit", "reason", "engine", "seed", "model_version",
+  // "time_unit". Error: a column that no row has, with the nearest; what
+  // `visit` returns.
   absl::Status Visit(
       const std::vector<std::string>& columns, bool all_versions,
       const std::function<absl::Status(const SweepRow&)>& visit) const;
 
+  // What the times of rows with a report are in.
+  absl::StatusOr<std::set<std::string>> TimeUnits(bool all_versions) const;
   // How many rows are of another model version; of this one.
   absl::StatusOr<int64_t> other_versions() const;
   absl::StatusOr<int64_t> rows() const;

@@ -27,6 +27,7 @@ void TakeError(const absl::Status& status, PointResult* result) {
 void TakeReport(const SimulatedRun& run, PointResult* result) {
   const Report& report = run.report;
   result->fits = report.fits;
+  result->time_unit = TimeUnitName(report.in_units);
   result->iteration_s = report.iteration_s;
   result->bubble_global = report.bubble_fraction.global;
   result->bubble_per_rank = report.bubble_fraction.per_rank;
@@ -118,6 +119,7 @@ void VisitResult(Result& result, Visitor& visit) {
   visit.Operator(result.seed);
   visit.Operator(result.axes);
   visit.Operator(result.fits);
+  visit.Operator(result.time_unit);
   visit.Operator(result.iteration_s);
   visit.Operator(result.tokens_per_s);
   visit.Operator(result.peak_memory_bytes);

@@ -30,7 +30,9 @@ struct PointResult {
   std::optional<int64_t> seed;
   std::string axes;  // JSON
   std::optional<bool> fits;
-  std::optional<double> iteration_s;
+  // "s" or "unit" (TimeUnitName); "" without a report.
+  std::string time_unit;
+  std::optional<double> iteration_s;  // or units of a pass
   std::optional<double> tokens_per_s;
   std::optional<double> peak_memory_bytes;  // on the rank that needs most
   std::optional<double> bubble_global;

@@ -16,6 +16,7 @@
 #include "sim/base/error_parts.h"
 #include "sim/base/json.h"
 #include "sim/base/status.h"
+#include "sim/report/report.h"
 
 namespace pipewright {
 namespace {
@@ -82,7 +83,8 @@ absl::Status SweepStore::Start() {
           "INSERT OR REPLACE INTO point(hash, model_version, sweep, status, "
           "exit, reason, engine, seed, axes, fits, iteration_s, tokens_per_s, "
           "peak_memory_bytes, bubble_global, bubble_per_rank, mfu, shape, "
-          "leaves) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"));
+          "leaves, time_unit, iteration_units) "
+          "VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"));
   PW_ASSIGN_OR_RETURN(
       find_shape_, database_->Prepare("SELECT id FROM shape WHERE digest = ?"));
   PW_ASSIGN_OR_RETURN(
@@ -159,7 +161,9 @@ absl::Status SweepStore::Add(const PointResult& result) {
   if (result.seed) insert_->BindInteger(7, *result.seed);
   insert_->BindText(8, result.axes);
   if (result.fits) insert_->BindInteger(9, *result.fits ? 1 : 0);
-  BindOptional(insert_.get(), 10, result.iteration_s);
+  // Units of a pass have a column of their own.
+  const bool in_units = result.time_unit == TimeUnitName(/*in_units=*/true);
+  BindOptional(insert_.get(), in_units ? 19 : 10, result.iteration_s);
   BindOptional(insert_.get(), 11, result.tokens_per_s);
   BindOptional(insert_.get(), 12, result.peak_memory_bytes);
   BindOptional(insert_.get(), 13, result.bubble_global);
@@ -169,6 +173,7 @@ absl::Status SweepStore::Add(const PointResult& result) {
     PW_ASSIGN_OR_RETURN(const int64_t shape, ShapeOf(result.shape));
     insert_->BindInteger(16, shape);
     insert_->BindText(17, result.leaves);
+    if (!result.time_unit.empty()) insert_->BindText(18, result.time_unit);
   }
   PW_RETURN_IF_ERROR(insert_->Run());
   known_.insert(result.hash);
@@ -226,28 +231,50 @@ CREATE INDEX point_by_memory ON point(peak_memory_bytes);
 PRAGMA user_version = 1;
 )";
 
-// 1 -> 2: the column mfu, from the stored reports.
-absl::Status AddMfu(Database* database) {
-  PW_RETURN_IF_ERROR(
-      database->Execute("ALTER TABLE point ADD COLUMN mfu REAL"));
+// A column, and what the stored reports say of `key`, its name.
+absl::Status AddColumn(const std::string& key, absl::string_view type,
+                       Database* database) {
+  PW_RETURN_IF_ERROR(database->Execute(
+      absl::StrCat("ALTER TABLE point ADD COLUMN ", key, " ", type)));
   PW_ASSIGN_OR_RETURN(const auto shapes,
                       database->Prepare("SELECT id, tree FROM shape"));
-  PW_ASSIGN_OR_RETURN(
-      const auto update,
-      database->Prepare("UPDATE point SET mfu = json_extract(leaves, ?) "
-                        "WHERE shape = ?"));
+  PW_ASSIGN_OR_RETURN(const auto update, database->Prepare(absl::StrCat(
+                                             "UPDATE point SET ", key,
+                                             " = json_extract(leaves, ?) "
+                                             "WHERE shape = ?")));
   while (true) {
     PW_ASSIGN_OR_RETURN(const bool found, shapes->Step());
-    if (!found) break;
+    if (!found) return absl::OkStatus();
     const Json tree = ParseJson(shapes->Text(1)).value_or(Json());
-    const ColumnOfShape column = FindColumn(tree, "mfu");
+    const ColumnOfShape column = FindColumn(tree, key);
     if (column.leaves.empty()) continue;
     const std::string path = absl::StrCat("$[", column.leaves[0], "]");
     update->BindText(0, path);
     update->BindInteger(1, shapes->Integer(0));
     PW_RETURN_IF_ERROR(update->Run());
   }
+}
+
+// 1 -> 2: the column mfu.
+absl::Status AddMfu(Database* database) {
+  PW_RETURN_IF_ERROR(AddColumn("mfu", "REAL", database));
   return database->Execute("PRAGMA user_version = 2");
+}
+
+// 2 -> 3: the unit of times, and a column for those that are no seconds.
+// Reports from before there were units are in seconds.
+absl::Status AddTimeUnit(Database* database) {
+  PW_RETURN_IF_ERROR(AddColumn("time_unit", "TEXT", database));
+  return database->Execute(absl::StrCat(
+      "ALTER TABLE point ADD COLUMN iteration_units REAL;"
+      "UPDATE point SET iteration_units = iteration_s, iteration_s = NULL "
+      "WHERE time_unit = '",
+      TimeUnitName(/*in_units=*/true),
+      "';"
+      "UPDATE point SET time_unit = '",
+      TimeUnitName(/*in_units=*/false),
+      "' WHERE time_unit IS NULL AND leaves IS NOT NULL;"
+      "PRAGMA user_version = 3"));
 }
 
 absl::Status NotASweep(const std::string& path, absl::string_view what) {
@@ -287,6 +314,7 @@ absl::Status Migrate(Database* database) {
   }
   PW_ASSIGN_OR_RETURN(const int64_t schema, SchemaOf(database));
   if (schema < 2) PW_RETURN_IF_ERROR(AddMfu(database));
+  if (schema < 3) PW_RETURN_IF_ERROR(AddTimeUnit(database));
   return absl::OkStatus();
 }
 

@@ -20,7 +20,7 @@
 
 namespace pipewright {
 
-inline constexpr int kSweepSchema = 2;
+inline constexpr int kSweepSchema = 3;
 
 // An empty sweep at `path`, which is there whole or not at all. Only for the
 // holder of the lock of `path`, where nothing is yet. Error: kInvalidArgument

@@ -192,6 +192,7 @@ TEST_CASE("sweep: a file of schema 1 migrates with its rows", "[sweep]") {
   const std::string path = folder.Path("runs.sqlite");
   Json report = ReportOfNumber(4);
   report["mfu"] = 0.375;
+  report["time_unit"] = "unit";
   {
     const auto store = SweepStore::Open(path).value();
     REQUIRE(store->Add(ResultOf(4, report)).ok());
@@ -202,6 +203,8 @@ TEST_CASE("sweep: a file of schema 1 migrates with its rows", "[sweep]") {
     const auto database = Database::Open(path, Database::Mode::kWrite).value();
     REQUIRE(database
                 ->Execute("ALTER TABLE point DROP COLUMN mfu;"
+                          "ALTER TABLE point DROP COLUMN time_unit;"
+                          "ALTER TABLE point DROP COLUMN iteration_units;"
                           "PRAGMA user_version = 1")
                 .ok());
   }
@@ -211,6 +214,16 @@ TEST_CASE("sweep: a file of schema 1 migrates with its rows", "[sweep]") {
   CHECK(RowsOf(path, {}).size() == 2);
   const auto database = Database::Open(path, Database::Mode::kRead).value();
   CHECK(database->Integer("PRAGMA user_version").value() == kSweepSchema);
+  // Reports of before there were units are in seconds.
+  const auto rows = [&database](const std::string& where) {
+    return database
+        ->Integer(absl::StrCat("SELECT count(*) FROM point WHERE ", where))
+        .value();
+  };
+  CHECK(rows("id = 1 AND time_unit = 'unit' AND iteration_units = 2 AND "
+             "iteration_s IS NULL") == 1);
+  CHECK(rows("id = 2 AND time_unit = 's' AND iteration_s = 2.5 AND "
+             "iteration_units IS NULL") == 1);
   CHECK(
       database->Integer("SELECT mfu * 1000 FROM point WHERE id = 1").value() ==
       375);

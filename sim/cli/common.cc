@@ -140,8 +140,31 @@ void ConfigOptions::AddFromArgs(CLI::App* verb) {
       ->group(kConfigGroup);
 }
 
+void ConfigOptions::Give(std::string file, std::optional<std::string> text,
+                         std::vector<ConfigEdit> sets,
+                         std::vector<ConfigEdit> flags) {
+  file_ = std::move(file);
+  text_ = std::move(text);
+  given_sets_ = std::move(sets);
+  given_flags_ = std::move(flags);
+}
+
+absl::Status ConfigOptions::ReadFirst(
+    std::string* file, std::string* from_args,
+    std::vector<std::vector<ConfigEdit>>* layers, std::string* text) const {
+  if (text_ && *file == file_) {
+    *text = *text_;
+    return absl::OkStatus();
+  }
+  PW_RETURN_IF_ERROR(TakeGiven(file, from_args, layers));
+  if (file->empty()) return absl::OkStatus();
+  PW_ASSIGN_OR_RETURN(*text, ReadFile(*file));
+  return absl::OkStatus();
+}
+
 bool ConfigOptions::given() const {
   return !file_.empty() || !from_args_.empty() || !sets_.empty() ||
+         !given_sets_.empty() || !given_flags_.empty() ||
          std::any_of(values_.begin(), values_.end(),
                      [](const auto& values) { return !values.empty(); });
 }
@@ -180,12 +203,13 @@ absl::StatusOr<RunConfig> ConfigOptions::ReadOther(
 
 absl::StatusOr<std::vector<std::vector<ConfigEdit>>> ConfigOptions::Layers(
     std::vector<ConfigEdit> extra) const {
-  std::vector<ConfigEdit> sets;
+  std::vector<ConfigEdit> sets = given_sets_;
   for (const std::string& text : sets_) {
     PW_ASSIGN_OR_RETURN(ConfigEdit edit, EditOfSet(text));
     sets.push_back(std::move(edit));
   }
   std::vector<ConfigEdit> flags = std::move(extra);
+  flags.insert(flags.end(), given_flags_.begin(), given_flags_.end());
   for (size_t row = 0; row < values_.size(); ++row) {
     for (const std::string& value : values_[row]) {
       PW_ASSIGN_OR_RETURN(ConfigEdit edit,
@@ -263,11 +287,8 @@ absl::StatusOr<RunConfig> ConfigOptions::ReadLayers(
   layers.push_back(std::move(last));
   std::string file = given_file;
   std::string from_args = from_args_;
-  PW_RETURN_IF_ERROR(TakeGiven(&file, &from_args, &layers));
   std::string text;
-  if (!file.empty()) {
-    PW_ASSIGN_OR_RETURN(text, ReadFile(file));
-  }
+  PW_RETURN_IF_ERROR(ReadFirst(&file, &from_args, &layers, &text));
   ForeignArgs foreign;
   if (!from_args.empty()) {
     PW_ASSIGN_OR_RETURN(const std::string arguments, ReadFile(from_args));

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,10 +45,22 @@ class ConfigOptions {
   // Was any of them given?
   bool given() const;
 
+  // The same without a command line: a file, or in its place the text of one,
+  // and what --set and flags would say.
+  void Give(std::string file, std::optional<std::string> text,
+            std::vector<ConfigEdit> sets, std::vector<ConfigEdit> flags);
+
   // What was given, not yet read: --set, then flags.
   const std::string& file() const { return file_; }
   absl::StatusOr<std::vector<std::vector<ConfigEdit>>> Layers(
       std::vector<ConfigEdit> extra = {}) const;
+
+  // Takes a model and a framework's file out of `*file` (TakeGiven); `*text` is
+  // that of a configuration, which alone stays there. Error: that of TakeGiven;
+  // a file that cannot be read.
+  absl::Status ReadFirst(std::string* file, std::string* from_args,
+                         std::vector<std::vector<ConfigEdit>>* layers,
+                         std::string* text) const;
 
   // File, --set and flags as one. `extra`: flag edits of the verb's own. Tells
   // `files`, if not null, of every file that the run is read from.
@@ -69,6 +82,9 @@ class ConfigOptions {
       const std::vector<std::vector<ConfigEdit>>& layers) const;
 
   std::string file_;
+  std::optional<std::string> text_;  // of Give, in place of the file's
+  std::vector<ConfigEdit> given_sets_;
+  std::vector<ConfigEdit> given_flags_;
   std::string from_args_;
   std::vector<std::string> environment_;  // NAME=VALUE, or NAME
   std::vector<std::string> sets_;

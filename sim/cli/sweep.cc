@@ -15,7 +15,6 @@
 #include "sim/base/error_parts.h"
 #include "sim/base/input.h"
 #include "sim/base/status.h"
-#include "sim/cli/given_form.h"
 #include "sim/cli/progress_bar.h"
 #include "sim/cli/stop_signals.h"
 #include "sim/cli/sweep_mpi.h"
@@ -78,14 +77,12 @@ absl::StatusOr<SweepPoints> SweepVerb::ReadPoints(RunContext* context) {
   PW_ASSIGN_OR_RETURN(base.layers, config.Layers());
   base.source = config.file();
   std::string arguments;
-  PW_RETURN_IF_ERROR(TakeGiven(&base.source, &arguments, &base.layers));
+  PW_RETURN_IF_ERROR(
+      config.ReadFirst(&base.source, &arguments, &base.layers, &base.text));
   if (!arguments.empty()) {
     return BadValue("CONFIG", arguments,
                     "a configuration or a model: sweep reads no framework's "
                     "file");
-  }
-  if (!base.source.empty()) {
-    PW_ASSIGN_OR_RETURN(base.text, ReadFile(base.source));
   }
   SweepGrid grid;
   std::optional<int64_t> repeats;

@@ -536,24 +536,22 @@ class Sweep {
   const Texts& warnings() const { return warnings_; }
 
   std::string Next() {
-    const std::optional<py::error_already_set> raised = WaitInterruptibly(
-        &mutex_, &finished_,
-        [this] { return stop_ || rows_.count(next_) > 0 || IsOver(); }, &stop_);
-    if (raised) throw *raised;
-    std::string row;
-    {
-      const std::lock_guard lock(mutex_);
+    std::optional<std::string> row;
+    const auto takes = [&] {
       const auto found = rows_.find(next_);
-      if (found == rows_.end()) {
-        if (!failed_.ok()) Raise(failed_);
-        throw py::stop_iteration();
-      }
+      if (found == rows_.end()) return stop_ || IsOver();
       row = std::move(found->second);
       rows_.erase(found);
       ++next_;
-    }
+      return true;
+    };
+    const std::optional<py::error_already_set> raised =
+        WaitInterruptibly(&mutex_, &finished_, takes, &stop_);
     room_.notify_all();
-    return row;
+    if (raised) throw *raised;
+    if (row) return *std::move(row);
+    if (!failed_.ok()) Raise(failed_);
+    throw py::stop_iteration();
   }
 
  private:

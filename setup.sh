@@ -38,6 +38,9 @@ PACKAGES=(
   'build,gpu libtomlplusplus-dev' 'build,gpu zlib1g-dev'
   'build libsimgrid-dev' 'build libdnnl-dev' 'build libopenmpi-dev'
   'build openmpi-bin' 'build catch2' 'build libbenchmark-dev'
+  'build python3-dev' 'build pybind11-dev' 'build python3-numpy'
+  'build python3-pip' 'build python3-setuptools' 'build python3-venv'
+  'build python3-wheel'
   'browser chromium:chromium' 'browser nodejs:node' 'browser npm:npm'
 )
 

@@ -40,7 +40,7 @@ const std::map<std::string, std::string>& OwnWays() {
 std::vector<std::string> Sources() {
   std::vector<std::string> names;
   for (const char* const folder :
-       {"sim", "calibrate", "execute", "schedules", "topologies"}) {
+       {"sim", "calibrate", "execute", "schedules", "topologies", "python"}) {
     for (const auto& entry : std::filesystem::recursive_directory_iterator(
              testing::SourcePath(folder))) {
       const std::string path = entry.path().string();

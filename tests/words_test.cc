@@ -62,7 +62,7 @@ std::vector<std::string> Sources() {
   const std::filesystem::path root = testing::SourcePath("");
   std::vector<std::string> files = testing::AllPages();
   for (const char* folder : {"sim", "schedules", "topologies", "kernels",
-                             "calibrate", "execute", "experiments"}) {
+                             "calibrate", "execute", "experiments", "python"}) {
     for (const auto& entry :
          std::filesystem::recursive_directory_iterator(root / folder)) {
       if (endings.count(entry.path().extension().string()) == 0) continue;

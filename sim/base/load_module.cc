@@ -21,6 +21,19 @@ std::string BinaryFolder() {
   return whole.substr(0, whole.rfind('/') + 1);
 }
 
+// Folder of the library that this code is part of, which another program may
+// have loaded; "" when not known, and where it is part of a binary that was
+// found along PATH.
+std::string OwnFolder() {
+  Dl_info info;
+  if (dladdr(reinterpret_cast<const void*>(&BinaryFolder), &info) == 0 ||
+      info.dli_fname == nullptr) {
+    return "";
+  }
+  const std::string whole = info.dli_fname;
+  return whole.substr(0, whole.rfind('/') + 1);
+}
+
 }  // namespace
 
 absl::StatusOr<void*> LoadModule(const Module& module, absl::string_view help) {
@@ -29,6 +42,10 @@ absl::StatusOr<void*> LoadModule(const Module& module, absl::string_view help) {
       absl::StrCat(BinaryFolder(), "../", module.library),
       absl::StrCat(BinaryFolder(), "../lib/pipewright/", module.library),
       module.library};
+  const std::string own = OwnFolder();
+  if (!own.empty() && own != BinaryFolder()) {
+    candidates.insert(candidates.begin(), own + module.library);
+  }
   // A user who names a file wants that one and no other.
   const char* const chosen = getenv(module.variable);
   if (chosen != nullptr && chosen[0] != '\0') candidates = {chosen};

@@ -14,9 +14,9 @@ struct Module {
   bool global = false;   // do libraries that it loads look for its symbols?
 };
 
-// The function's address. Looks beside the program and in the folder above (a
-// build's), in ../lib/pipewright (of what is installed), and where the dynamic
-// linker does. Error: kUnavailable with all that was tried; `help` says what to
+// The function's address. Looks beside the program, or the library that this
+// code is part of, and in the folder above (a build's), in ../lib/pipewright (of
+// what is installed), and where the dynamic linker does. Error: kUnavailable with all that was tried; `help` says what to
 // do.
 absl::StatusOr<void*> LoadModule(const Module& module, absl::string_view help);
 

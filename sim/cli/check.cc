@@ -16,6 +16,7 @@
 #include "sim/base/status.h"
 #include "sim/cli/idle_flags.h"
 #include "sim/cli/progress_bar.h"
+#include "sim/cli/requests.h"
 #include "sim/cli/verbs.h"
 #include "sim/config/config_fields.h"
 #include "sim/config/prepare.h"
@@ -38,15 +39,11 @@ constexpr double kBuffered = 0.9;
 
 struct Check {
   ConfigOptions config;
-  std::string file;
-  std::string semantics = "buffered";
-  DeviceRoom room;  // of --semantics nccl
+  ScheduleCheck asked;
   std::vector<CLI::Option*> room_options;
   bool json = false;
 
   absl::Status Run();
-  absl::Status Fit(const Schedule& schedule, const RunConfig& given,
-                   Json* report, absl::Status* verdict) const;
 };
 
 absl::StatusOr<MemoryReport> MemoryOf(const RunConfig& run_config,
@@ -62,7 +59,9 @@ absl::StatusOr<MemoryReport> MemoryOf(const RunConfig& run_config,
                          kAllowed)),
         "", kAllowed);
   }
-  if (!run.memory->fits()) run.memory->changes = AdviseMemory(run, 3, context);
+  if (!run.memory->fits()) {
+    run.memory->changes = AdviseMemory(run, kChangesNamed, context);
+  }
   return *std::move(run.memory);
 }
 
@@ -159,12 +158,16 @@ absl::StatusOr<Semantics> FindSemantics(const std::string& name) {
   return InField("--semantics", UnknownName("value", name, known));
 }
 
+void At(ProgressBar* bar, double part, absl::string_view doing) {
+  if (bar != nullptr) bar->At(part, doing);
+}
+
 // Passes come first: only then can transfers fit.
 absl::Status Verify(const ScheduleFile& file, Semantics semantics,
                     const DeviceRoom& room, ProgressBar* bar, Json* report) {
-  bar->At(kRead, "passes");
+  At(bar, kRead, "passes");
   PW_RETURN_IF_ERROR(VerifyScheduleFile(file));
-  bar->At(kVerified, "transfers");
+  At(bar, kVerified, "transfers");
   const bool given = !file.steps.empty();
   const bool batched = !given && semantics == Semantics::kBatched;
   std::vector<StepList> steps = file.steps;
@@ -200,7 +203,7 @@ absl::Status Verify(const ScheduleFile& file, Semantics semantics,
         {"any_order", room.HoldsAll(calls)}};
     PW_RETURN_IF_ERROR(ProveCalls(calls, room));
   }
-  bar->At(kEnded, "transfers, buffered");
+  At(bar, kEnded, "transfers, buffered");
   (*report)["steps"] = facts.steps;
   (*report)["held_sends"] = facts.held_sends;
   if (facts.held_sends > 0) {
@@ -220,8 +223,8 @@ absl::Status Verify(const ScheduleFile& file, Semantics semantics,
 }
 
 // Counts what the order holds; the verdict is whether that is within limits.
-absl::Status Check::Fit(const Schedule& schedule, const RunConfig& given,
-                        Json* report, absl::Status* verdict) const {
+absl::Status Fit(const std::string& file, const Schedule& schedule,
+                 const RunConfig& given, Json* report, absl::Status* verdict) {
   RunContext context;
   std::optional<PreparedRun> run;
   double held = given.costs.held_until_weight.value_or(1);
@@ -273,21 +276,24 @@ absl::Status Check::Fit(const Schedule& schedule, const RunConfig& given,
   return absl::OkStatus();
 }
 
-absl::Status Check::Run() {
-  PW_ASSIGN_OR_RETURN(const Semantics rule, FindSemantics(semantics));
-  OutputFiles files;
-  PW_ASSIGN_OR_RETURN(const RunConfig run_config, config.Read(&files));
+}  // namespace
+
+absl::StatusOr<CheckedSchedule> CheckSchedule(const ScheduleCheck& asked,
+                                              const RunConfig& run_config,
+                                              ProgressBar* bar) {
+  PW_ASSIGN_OR_RETURN(const Semantics rule, FindSemantics(asked.semantics));
   PW_RETURN_IF_ERROR(RefuseClasses(run_config, "check"));
-  files.Reads("FILE", file);
-  PW_RETURN_IF_ERROR(files.Check());
-  ProgressBar bar;
   PW_ASSIGN_OR_RETURN(const std::string text,
-                      ReadFile(file, InputKind::kSchedule));
-  PW_ASSIGN_OR_RETURN(const ScheduleFile parsed, ParseScheduleFile(text, file));
-  PrintWarnings(parsed.notes);
+                      ReadFile(asked.file, InputKind::kSchedule));
+  PW_ASSIGN_OR_RETURN(const ScheduleFile parsed,
+                      ParseScheduleFile(text, asked.file));
   const Schedule& schedule = parsed.schedule;
-  PrintWarnings(IdleInCheck(run_config, schedule));
-  Json report = {{"file", file},
+  CheckedSchedule checked;
+  checked.warnings = parsed.notes;
+  for (std::string& warning : IdleInCheck(run_config, schedule)) {
+    checked.warnings.push_back(std::move(warning));
+  }
+  Json report = {{"file", asked.file},
                  {"schedule", schedule.name},
                  {"pp", schedule.pp()},
                  {"vpp", schedule.vpp()},
@@ -295,29 +301,49 @@ absl::Status Check::Run() {
                  {"slices", schedule.slices},
                  {"replicas", schedule.directions},
                  {"ops", CountPasses(schedule)},
-                 {"semantics", semantics}};
+                 {"semantics", asked.semantics}};
   if (rule == Semantics::kBatched && schedule.update_every > 0) {
-    return BadValue("--semantics", semantics,
+    return BadValue("--semantics", asked.semantics,
                     "buffered, rendezvous, nccl for a schedule that is never "
                     "flushed");
   }
-  for (const CLI::Option* const option : room_options) {
-    if (rule == Semantics::kNccl || option->count() == 0) continue;
-    return BadValue(option->get_name(),
-                    absl::StrCat("with --semantics ", semantics),
+  if (rule != Semantics::kNccl && !asked.room_given.empty()) {
+    return BadValue(asked.room_given,
+                    absl::StrCat("with --semantics ", asked.semantics),
                     "with --semantics nccl");
   }
-  absl::Status verdict = Verify(parsed, rule, room, &bar, &report);
+  absl::Status& verdict = checked.verdict;
+  verdict = Verify(parsed, rule, asked.room, bar, &report);
   report["valid"] = verdict.ok();
   if (verdict.ok()) {
-    bar.At(kBuffered, "memory");
-    PW_RETURN_IF_ERROR(Fit(schedule, run_config, &report, &verdict));
+    At(bar, kBuffered, "memory");
+    PW_RETURN_IF_ERROR(
+        Fit(asked.file, schedule, run_config, &report, &verdict));
   }
-  bar.Wipe();
+  if (bar != nullptr) bar->Wipe();
   if (!verdict.ok()) report["error"] = ErrorToJson(verdict);
+  checked.report = std::make_shared<const Json>(std::move(report));
+  return checked;
+}
+
+namespace {
+
+absl::Status Check::Run() {
+  OutputFiles files;
+  PW_ASSIGN_OR_RETURN(const RunConfig run_config, config.Read(&files));
+  files.Reads("FILE", asked.file);
+  PW_RETURN_IF_ERROR(files.Check());
+  for (const CLI::Option* const option : room_options) {
+    if (option->count() > 0) asked.room_given = option->get_name();
+  }
+  ProgressBar bar;
+  PW_ASSIGN_OR_RETURN(const CheckedSchedule checked,
+                      CheckSchedule(asked, run_config, &bar));
+  PrintWarnings(checked.warnings);
+  const Json& report = *checked.report;
   PW_RETURN_IF_ERROR(
       Print(json ? absl::StrCat(report.dump(2), "\n") : CheckText(report)));
-  return verdict;
+  return checked.verdict;
 }
 
 }  // namespace
@@ -326,7 +352,7 @@ void AddCheck(CLI::App* app, Action* action) {
   CLI::App* verb = app->add_subcommand(
       "check", "Prove that a schedule file is complete, ends and fits");
   auto check = std::make_shared<Check>();
-  verb->add_option("FILE", check->file,
+  verb->add_option("FILE", check->asked.file,
                    "schedule file: text, JSON or PyTorch's CSV")
       ->required()
       ->type_name("");
@@ -334,17 +360,19 @@ void AddCheck(CLI::App* app, Action* action) {
       verb, ConfigOptions::File::kOption,
       {"--max-activations", "--held-until-weight", "--memory", "--model"});
   verb->add_option(
-          "--semantics", check->semantics,
+          "--semantics", check->asked.semantics,
           "which ranks a transfer blocks. buffered: none; rendezvous: both, "
           "one call after the other; nccl: both, in one batch between two "
           "passes, with receives posted ahead; batched: the same, and a pass "
           "waits for all batches before it (default: buffered)")
       ->type_name("RULE");
   check->room_options = {
-      AddInteger(verb, "--queues", &check->room.queues, 1, DeviceRoom().queues,
+      AddInteger(verb, "--queues", &check->asked.room.queues, 1,
+                 DeviceRoom().queues,
                  "with --semantics nccl: hardware queues of a device that "
                  "streams share (CUDA_DEVICE_MAX_CONNECTIONS)"),
-      AddInteger(verb, "--resident-kernels", &check->room.kernels, 1, kMostRoom,
+      AddInteger(verb, "--resident-kernels", &check->asked.room.kernels, 1,
+                 kMostRoom,
                  "with --semantics nccl: kernels that a device runs at a "
                  "time")};
   for (CLI::Option* const option : check->room_options) {

@@ -142,8 +142,18 @@ void PadVocabulary(int64_t multiple, RunConfig* config) {
 
 }  // namespace
 
+void ConfigOptions::Give(std::string file, std::optional<std::string> text,
+                         std::vector<ConfigEdit> sets,
+                         std::vector<ConfigEdit> flags) {
+  file_ = std::move(file);
+  text_ = std::move(text);
+  given_sets_ = std::move(sets);
+  given_flags_ = std::move(flags);
+}
+
 bool ConfigOptions::given() const {
   return !file_.empty() || !from_args_.empty() || !sets_.empty() ||
+         !given_sets_.empty() || !given_flags_.empty() ||
          std::any_of(values_.begin(), values_.end(),
                      [](const auto& values) { return !values.empty(); });
 }
@@ -182,12 +192,13 @@ absl::StatusOr<RunConfig> ConfigOptions::ReadOther(
 
 absl::StatusOr<std::vector<std::vector<ConfigEdit>>> ConfigOptions::Layers(
     std::vector<ConfigEdit> extra) const {
-  std::vector<ConfigEdit> sets;
+  std::vector<ConfigEdit> sets = given_sets_;
   for (const std::string& text : sets_) {
     PW_ASSIGN_OR_RETURN(ConfigEdit edit, EditOfSet(text));
     sets.push_back(std::move(edit));
   }
   std::vector<ConfigEdit> flags = std::move(extra);
+  flags.insert(flags.end(), given_flags_.begin(), given_flags_.end());
   for (size_t row = 0; row < values_.size(); ++row) {
     for (const std::string& value : values_[row]) {
       PW_ASSIGN_OR_RETURN(ConfigEdit edit,
@@ -276,6 +287,10 @@ absl::StatusOr<GivenConfig> ConfigOptions::GivenWith(
     const std::string& file, std::vector<ConfigEdit> extra) const {
   GivenConfig given = {.source = file, .arguments_file = from_args_};
   PW_ASSIGN_OR_RETURN(given.layers, Layers(std::move(extra)));
+  if (text_ && file == file_) {
+    given.text = *text_;
+    return given;
+  }
   PW_RETURN_IF_ERROR(TakeGiven(&given));
   if (!given.source.empty()) {
     PW_ASSIGN_OR_RETURN(given.text, ReadFile(given.source));

@@ -7,6 +7,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -64,6 +65,11 @@ class ConfigOptions {
   // Was any of them given?
   bool given() const;
 
+  // The same without a command line: a file, or in its place the text of one,
+  // and what --set and flags would say.
+  void Give(std::string file, std::optional<std::string> text,
+            std::vector<ConfigEdit> sets, std::vector<ConfigEdit> flags);
+
   const std::string& file() const { return file_; }
   // What was given, not yet read. `extra`: flag edits of the verb's own. Error:
   // a file that is not there, words that say two things.
@@ -92,6 +98,9 @@ class ConfigOptions {
                                        std::vector<ConfigEdit> last) const;
 
   std::string file_;
+  std::optional<std::string> text_;  // of Give, in place of the file's
+  std::vector<ConfigEdit> given_sets_;
+  std::vector<ConfigEdit> given_flags_;
   std::string from_args_;
   std::vector<std::string> environment_;  // NAME=VALUE, or NAME
   std::vector<std::string> sets_;

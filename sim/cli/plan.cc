@@ -17,6 +17,7 @@
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
 #include "sim/cli/plan_watch.h"
+#include "sim/cli/requests.h"
 #include "sim/cli/verbs.h"
 #include "sim/foreign/foreign_args.h"
 #include "sim/memory/schedule_memory.h"
@@ -214,24 +215,34 @@ absl::Status RestrictTo(const EmitTarget& target, PlanRequest* request) {
 }
 
 absl::StatusOr<PlanRequest> PlanVerb::Request() {
-  PlanRequest request;
-  PW_ASSIGN_OR_RETURN(request.base, config.Read(&files));
-  if (target != nullptr && request.base.strategy.framework &&
-      request.base.strategy.framework != target->framework) {
+  PW_ASSIGN_OR_RETURN(RunConfig base, config.Read(&files));
+  if (target != nullptr && base.strategy.framework &&
+      base.strategy.framework != target->framework) {
     return BadValue(
-        request.base.Field("strategy.framework"),
-        ChoiceName(FrameworkChoices(), *request.base.strategy.framework),
+        base.Field("strategy.framework"),
+        ChoiceName(FrameworkChoices(), *base.strategy.framework),
         absl::StrCat(ChoiceName(FrameworkChoices(), target->framework),
                      " with --emit ", emit));
   }
   // The file means that framework, with its defaults.
-  if (target != nullptr && !request.base.strategy.framework) {
-    request.base.strategy.framework = target->framework;
-    request.base.notes.push_back(
+  if (target != nullptr && !base.strategy.framework) {
+    base.strategy.framework = target->framework;
+    base.notes.push_back(
         absl::StrCat("--emit ", emit, ": planned with --framework ",
                      ChoiceName(FrameworkChoices(), target->framework)));
   }
-  const RunConfig& base = request.base;
+  PW_ASSIGN_OR_RETURN(PlanRequest request,
+                      PlanRequestOf(std::move(base), fixed, objective));
+  if (target != nullptr) PW_RETURN_IF_ERROR(RestrictTo(*target, &request));
+  return request;
+}
+
+}  // namespace
+
+absl::StatusOr<PlanRequest> PlanRequestOf(RunConfig base,
+                                          const std::vector<std::string>& fixed,
+                                          const std::string& objective) {
+  PlanRequest request;
   if (base.engine.value_or("fast") != "fast") {
     return BadValue(base.Field("engine"), *base.engine,
                     "fast, with which a plan searches; it confirms on fluid "
@@ -251,21 +262,33 @@ absl::StatusOr<PlanRequest> PlanVerb::Request() {
   for (const std::string& text : fixed) {
     PW_RETURN_IF_ERROR(TakeFix(text, &request));
   }
-  if (target != nullptr) PW_RETURN_IF_ERROR(RestrictTo(*target, &request));
   if (objective == "cost") {
     request.objective = PlanObjective::kCost;
   } else if (objective != "tokens_per_s") {
     return BadValue("--objective", objective, "tokens_per_s, cost");
   }
-  if (request.base.strategy.global_batch) {
+  if (base.strategy.global_batch) {
     RunContext context;
     PW_ASSIGN_OR_RETURN(request.global_batch,
-                        GlobalBatchSamples(request.base, &context));
+                        GlobalBatchSamples(base, &context));
     // Each point says its own dp and microbatches.
-    request.base.strategy.global_batch.reset();
+    base.strategy.global_batch.reset();
   }
+  request.base = std::move(base);
   return request;
 }
+
+absl::StatusOr<double> PlanSeconds(const std::string& time) {
+  if (time.empty()) return 0;
+  const absl::StatusOr<double> seconds = ParseQuantity(time, Unit::kTime);
+  PW_RETURN_IF_ERROR(Prefix("--time", seconds.status()));
+  if (*seconds <= 0 || *seconds > kMostTime_s) {
+    return BadValue("--time", time, "more than 0s, at most 1e9s");
+  }
+  return seconds;
+}
+
+namespace {
 
 // Reads the file as the target would, without the comment lines, and says what
 // is not as planned. Error: that of the reader; kResourceExhausted if that does
@@ -437,15 +460,7 @@ PlanOptions PlanVerb::Options() const {
 absl::StatusOr<PlanOutcome> PlanVerb::Search(const PlanRequest& request,
                                              RunContext* context) const {
   PlanOptions options = Options();
-  double most_s = 0;
-  if (!time.empty()) {
-    const absl::StatusOr<double> seconds = ParseQuantity(time, Unit::kTime);
-    PW_RETURN_IF_ERROR(Prefix("--time", seconds.status()));
-    if (*seconds <= 0 || *seconds > kMostTime_s) {
-      return BadValue("--time", time, "more than 0s, at most 1e9s");
-    }
-    most_s = *seconds;
-  }
+  PW_ASSIGN_OR_RETURN(const double most_s, PlanSeconds(time));
   PlanProgressForm form = PlanProgressForm::kLine;
   if (progress == "json") {
     form = PlanProgressForm::kJson;

@@ -123,7 +123,6 @@ absl::Status SimulateSeeds(const ConfigOptions& config,
   return files->Write();
 }
 
-constexpr size_t kChangesNamed = 3;
 // 96 bytes each while they are collected, and viewers give up earlier.
 constexpr int64_t kMaxTracedOps = 20'000'000;
 

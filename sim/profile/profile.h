@@ -17,6 +17,8 @@
 
 namespace pipewright {
 
+class Json;
+
 // Names of what moves data between ranks, as profiles (TransferEntry), flags
 // and reports spell them. What they do is execute/transport's.
 inline constexpr char kThreadsTransport[] = "threads";  // in one process
@@ -245,6 +247,9 @@ struct Profile {
 absl::StatusOr<Profile> ReadProfile(absl::string_view text,
                                     absl::string_view source_name);
 std::string WriteProfile(const Profile& profile);
+// The same fields as JSON, in seconds and bytes per second; null for what is
+// not known, such as a clock.
+Json ProfileToJson(const Profile& profile);
 
 // Entries of `newer` replace those of `older` with the same key; sources add
 // up. Error: profiles of different devices.

@@ -2,12 +2,16 @@
 // tried by preparing the run again.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "sim/config/prepare.h"
 #include "sim/report/memory_report.h"
 
 namespace pipewright {
+
+// So many a report names.
+inline constexpr size_t kChangesNamed = 3;
 
 // At most `most`, the one that saves most on the worst rank first; of changes
 // of one kind (recomputation, ZeRO, splits of the layers, ...) the mildest

@@ -1,6 +1,5 @@
 #include "sim/engine/fluid_clock.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <limits>
 
@@ -33,7 +32,7 @@ class FluidClock : public EventTransport {
     double now_s = 0;
     while (!stopped_) {
       events_.RunApart(now_s, [this](double date_s) { Call(date_s); });
-      now_s = std::min(events_.NextFlowEnd(now_s), events_.timers().next_s());
+      now_s = events_.NextDate(now_s);
       if (now_s == std::numeric_limits<double>::infinity()) return;
       Call(now_s);
     }

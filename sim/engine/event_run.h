@@ -107,6 +107,7 @@ class EventRun {
   absl::StatusOr<RunSummary> Finish();
 
  private:
+  void LeaveOutFolded();
   void Happen(uint64_t code, double now_s);
   void TellLate(uint64_t code, double now_s);
   void TellLate(const EventTransfer& transfer, double end_s);

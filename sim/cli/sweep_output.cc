@@ -26,15 +26,16 @@ class BestList {
  public:
   explicit BestList(bool more_is_better) : more_(more_is_better) {}
 
-  void Offer(const SweepCell& cell, const std::function<std::string()>& text) {
-    if (cell.kind != SweepCell::Kind::kNumber) return;
-    const double order = more_ ? -cell.number : cell.number;
-    if (rows_.size() == kBestShown && order >= rows_.back().first) return;
+  bool Wants(double value) const {
+    return rows_.size() < kBestShown || Order(value) < rows_.back().first;
+  }
+  void Offer(double value, const std::string& text) {
+    if (!Wants(value)) return;
     const auto place = std::upper_bound(
-        rows_.begin(), rows_.end(), order,
-        [](double value, const auto& row) { return value < row.first; });
+        rows_.begin(), rows_.end(), Order(value),
+        [](double order, const auto& row) { return order < row.first; });
     rows_.insert(place,
-                 {order, absl::StrFormat("%12.6g  %s", cell.number, text())});
+                 {Order(value), absl::StrFormat("%12.6g  %s", value, text)});
     if (rows_.size() > kBestShown) rows_.pop_back();
   }
   bool empty() const { return rows_.empty(); }
@@ -44,14 +45,20 @@ class BestList {
   }
 
  private:
+  double Order(double value) const { return more_ ? -value : value; }
+
   const bool more_;
   std::vector<std::pair<double, std::string>> rows_;
 };
 
-std::string AxesText(const SweepRow& row) {
+std::string AxesText(const Json& axes) {
   std::string text;
-  for (const auto& [name, cell] : row.axes) {
-    absl::StrAppend(&text, text.empty() ? "" : ", ", name, " ", ToString(cell));
+  if (!axes.is_object()) return "the only point";
+  for (const auto& [name, value] : axes.items()) {
+    absl::StrAppend(&text, text.empty() ? "" : ", ", name, " ",
+                    value.is_string()
+                        ? value.get<std::string>()
+                        : ToString(SweepCell::Number(value.get<double>())));
   }
   return text.empty() ? "the only point" : text;
 }
@@ -89,45 +96,40 @@ absl::Status SweepVerb::PrintStatuses() const {
 // shortest.
 absl::Status SweepVerb::AddBest(const SweepReader& reader,
                                 std::string* text) const {
-  PW_ASSIGN_OR_RETURN(const std::vector<std::string> known, reader.Columns());
-  std::vector<std::string> wanted;
-  for (const char* name : {"iteration_s", "tokens_per_s", "time_unit"}) {
-    if (std::find(known.begin(), known.end(), name) != known.end()) {
-      wanted.emplace_back(name);
-    }
-  }
   std::vector<PointHash> own = walked;
   std::sort(own.begin(), own.end());
-  std::vector<BestList> best = {BestList(false), BestList(true),
-                                BestList(false)};
-  PW_RETURN_IF_ERROR(reader.Visit(wanted, false, [&](const SweepRow& row) {
-    if (row.status != "ok" ||
-        !std::binary_search(own.begin(), own.end(), HashOfText(row.hash))) {
-      return absl::OkStatus();
+  BestList seconds(false);
+  BestList units(false);
+  BestList tokens(true);
+  absl::Status status;
+  PW_RETURN_IF_ERROR(reader.VisitHeadlines([&](const SweepHeadline& row) {
+    const bool wanted = (row.iteration_s && (seconds.Wants(*row.iteration_s) ||
+                                             units.Wants(*row.iteration_s))) ||
+                        (row.tokens_per_s && tokens.Wants(*row.tokens_per_s));
+    if (!row.ok || !wanted || !status.ok() ||
+        !std::binary_search(own.begin(), own.end(), row.hash)) {
+      return;
     }
-    const std::string second = TimeUnitName(/*in_units=*/false);
-    bool in_units = false;
-    for (size_t index = 0; index < wanted.size(); ++index) {
-      in_units |= wanted[index] == "time_unit" &&
-                  row.cells[index].kind == SweepCell::Kind::kText &&
-                  row.cells[index].text != second;
+    const auto found = reader.AxesAndReport(row.id);
+    status.Update(found.status());
+    if (!found.ok()) return;
+    const Json* const unit = found->second.find("time_unit");
+    const bool in_units =
+        unit != nullptr && unit->is_string() &&
+        unit->get<std::string>() == TimeUnitName(/*in_units=*/true);
+    const std::string axes_text = AxesText(found->first);
+    if (row.iteration_s) {
+      (in_units ? units : seconds).Offer(*row.iteration_s, axes_text);
     }
-    for (size_t index = 0; index < wanted.size(); ++index) {
-      best[wanted[index] == "tokens_per_s" ? 1
-           : in_units                      ? 2
-                                           : 0]
-          .Offer(row.cells[index], [&] { return AxesText(row); });
-    }
-    return absl::OkStatus();
+    if (row.tokens_per_s) tokens.Offer(*row.tokens_per_s, axes_text);
   }));
-  if (!best[1].empty()) {
-    best[1].AddTo("tokens_per_s", text);
-  } else if (!best[0].empty()) {
-    best[0].AddTo("iteration_s", text);
+  PW_RETURN_IF_ERROR(status);
+  if (!tokens.empty()) {
+    tokens.AddTo("tokens_per_s", text);
+  } else if (!seconds.empty()) {
+    seconds.AddTo("iteration_s", text);
   }
-  if (!best[2].empty()) {
-    best[2].AddTo("iteration in units of a pass", text);
-  }
+  if (!units.empty()) units.AddTo("iteration in units of a pass", text);
   return absl::OkStatus();
 }
 

@@ -1,19 +1,23 @@
 // From the choices of a grid to the configuration of that point, and to the
 // hash that it is stored under. Each value of each axis is read once; a point
-// copies the base and the few fields that its values change.
+// copies the base and the few fields that its values change, and its hash takes
+// nothing but a sum over them.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/numeric/int128.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "sim/analysis/sweep/grid.h"
 #include "sim/config/config_edit.h"
+#include "sim/config/config_text.h"
 #include "sim/config/run_config.h"
 #include "sim/config/run_context.h"
 
@@ -21,7 +25,7 @@ namespace pipewright {
 
 // To be raised whenever the results of any run change: rows of other versions
 // are kept and marked, and their points are run again.
-inline constexpr int kModelVersion = 13;
+inline constexpr int kModelVersion = 14;
 
 // What all points have in common: a configuration with its layers.
 struct SweepBase {
@@ -56,6 +60,8 @@ class SweepPoints {
   // that does not exist (At fails) is hashed by its choices.
   PointHash HashOf(const RunConfig& config) const;
   PointHash HashOfRefused(const SweepChoices& choices) const;
+  // The same of the point with these choices.
+  PointHash HashAt(const SweepChoices& choices) const;
 
   // {"strategy.tp":2,"schedule.name":"zb-h1"}; axes without a value are left
   // out.
@@ -66,7 +72,8 @@ class SweepPoints {
   struct Patch {
     std::shared_ptr<const RunConfig> config;
     std::vector<const ConfigField*> fields;
-    bool notes = false;  // of reading, too
+    absl::uint128 hash = 0;  // of these fields, beyond that of the base's
+    bool notes = false;      // of reading, too
     std::vector<std::pair<std::string, ConfigOrigin>> origins;
     std::vector<std::string> origins_gone;
   };
@@ -77,19 +84,20 @@ class SweepPoints {
   Patch PatchTo(RunConfig config) const;
   bool Composes() const;
   RunConfig Compose(const SweepChoices& choices) const;
+  absl::uint128 HashOfField(const ConfigField& field,
+                            const RunConfig& config) const;
+  absl::uint128 SumOf(const RunConfig& config) const;
 
   SweepBase base_;
   SweepGrid grid_;
   std::string engine_;
+  std::optional<ConfigText> text_;  // the base's
   RunConfig base_config_;
+  absl::uint128 base_hash_ = 0;
   std::vector<std::vector<Patch>> patches_;  // [axis][choice]
   // Do the patches of several axes give what reading all gives?
   bool composes_ = false;
   std::map<std::string, std::string> digest_of_file_;
 };
-
-std::string HashText(const PointHash& hash);
-// Hash by 32 hexadecimal digits; by another text one that no point has.
-PointHash HashOfText(const std::string& text);
 
 }  // namespace pipewright

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "sim/analysis/sweep/cell.h"
 #include "sim/analysis/sweep/database.h"
+#include "sim/analysis/sweep/points.h"
 #include "sim/base/json.h"
 
 namespace pipewright {
@@ -32,6 +34,15 @@ struct SweepRow {
   std::vector<SweepCell> cells;  // one a column asked for
   // The report of `simulate --json`, null without one. Only while visited.
   std::function<Json()> report;
+};
+
+// What of a row of this version is found without a look at its report.
+struct SweepHeadline {
+  int64_t id = 0;
+  PointHash hash;
+  bool ok = false;  // it ran and fits
+  std::optional<double> iteration_s;
+  std::optional<double> tokens_per_s;
 };
 
 class SweepReader {
@@ -57,6 +68,12 @@ class SweepReader {
   absl::Status Visit(
       const std::vector<std::string>& columns, bool all_versions,
       const std::function<absl::Status(const SweepRow&)>& visit) const;
+
+  // A row takes a microsecond or two; in any order.
+  absl::Status VisitHeadlines(
+      const std::function<void(const SweepHeadline&)>& visit) const;
+  // Axes and report of the row with this id; null without a report.
+  absl::StatusOr<std::pair<Json, Json>> AxesAndReport(int64_t id) const;
 
   // How many rows are of another model version; of this one.
   absl::StatusOr<int64_t> other_versions() const;

@@ -218,8 +218,10 @@ absl::Status SweepReader::VisitHeadlines(
     const std::function<void(const SweepHeadline&)>& visit) const {
   PW_ASSIGN_OR_RETURN(
       const auto select,
-      database_->Prepare("SELECT id, hash, status = 'ok', iteration_s, "
-                         "tokens_per_s FROM point WHERE model_version = ?"));
+      database_->Prepare(
+          "SELECT id, hash, status = 'ok', iteration_s, "
+          "tokens_per_s, instr(leaves, '\"unit\"') > 0 FROM point "
+          "WHERE model_version = ?"));
   select->BindInteger(0, kModelVersion);
   const auto real = [&select](int column) {
     return select->IsNull(column) ? std::nullopt
@@ -231,6 +233,7 @@ absl::Status SweepReader::VisitHeadlines(
     SweepHeadline row = {.id = select->Integer(0),
                          .hash = {},
                          .ok = select->Integer(2) != 0,
+                         .may_be_units = select->Integer(5) != 0,
                          .iteration_s = real(3),
                          .tokens_per_s = real(4)};
     const absl::string_view bytes = select->Text(1);

@@ -41,6 +41,8 @@ struct SweepHeadline {
   int64_t id = 0;
   PointHash hash;
   bool ok = false;  // it ran and fits
+  // Its report holds the word: its times may be in units of a pass.
+  bool may_be_units = false;
   std::optional<double> iteration_s;
   std::optional<double> tokens_per_s;
 };

@@ -103,9 +103,11 @@ absl::Status SweepVerb::AddBest(const SweepReader& reader,
   BestList tokens(true);
   absl::Status status;
   PW_RETURN_IF_ERROR(reader.VisitHeadlines([&](const SweepHeadline& row) {
-    const bool wanted = (row.iteration_s && (seconds.Wants(*row.iteration_s) ||
-                                             units.Wants(*row.iteration_s))) ||
-                        (row.tokens_per_s && tokens.Wants(*row.tokens_per_s));
+    const bool wanted =
+        (row.iteration_s &&
+         (seconds.Wants(*row.iteration_s) ||
+          (row.may_be_units && units.Wants(*row.iteration_s)))) ||
+        (row.tokens_per_s && tokens.Wants(*row.tokens_per_s));
     if (!row.ok || !wanted || !status.ok() ||
         !std::binary_search(own.begin(), own.end(), row.hash)) {
       return;

@@ -27,7 +27,7 @@ class Sets {
 }  // namespace
 
 ReplicaParts::ReplicaParts(const Program& program, const EngineOptions& options,
-                           const EventChannels& channels,
+                           bool folds, const EventChannels& channels,
                            const EventMeetings& meetings,
                            const PassExchanges& exchanges,
                            const SharedTransfers& sharing,
@@ -35,7 +35,8 @@ ReplicaParts::ReplicaParts(const Program& program, const EngineOptions& options,
     : program_(program) {
   if (!CanBeApart(options, *sources)) return;
   FindParts(*sources, sharing);
-  if (count_ > 1 && program.jitter == nullptr && sources->AnyShared()) {
+  if (folds && count_ > 1 && program.jitter == nullptr &&
+      sources->AnyShared()) {
     Fold({program, *sources, channels, meetings, exchanges}, sources);
   }
   if (MeetInHooks()) {

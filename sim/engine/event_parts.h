@@ -18,15 +18,25 @@
 #include "sim/engine/event_meetings.h"
 #include "sim/engine/event_traffic.h"
 #include "sim/engine/event_transfers.h"
+#include "sim/engine/spread.h"
 #include "sim/program/program.h"
 
 namespace pipewright {
+
+// What only tests and benchmarks of an EventRun change.
+struct EventTrial {
+  // A pull or push with so many peers at once, or more, shares exactly only the
+  // links that are its device's own (spread.h).
+  int spread_peers = kSpreadPeers;
+  // Parts that do the same run once.
+  bool folds = true;
+};
 
 class ReplicaParts {
  public:
   // `sources` are planned; those of several replicas forget links of replicas
   // that do not run.
-  ReplicaParts(const Program& program, const EngineOptions& options,
+  ReplicaParts(const Program& program, const EngineOptions& options, bool folds,
                const EventChannels& channels, const EventMeetings& meetings,
                const PassExchanges& exchanges, const SharedTransfers& sharing,
                TrafficSources* sources);

@@ -26,12 +26,12 @@ const TrafficSources& Planned(TrafficSources* sources) {
 }  // namespace
 
 EventRun::EventRun(const Program& program, const EngineOptions& options,
-                   int spread_peers)
+                   const EventTrial& trial)
     : program_(program),
       as_activities_(options.as_activities),
       record_(program, options.trace, options.progress),
       sources_(program.network, options.share_links,
-               SpreadPeers(options, spread_peers), options.as_activities,
+               SpreadPeers(options, trial.spread_peers), options.as_activities,
                program.interference != nullptr),
       channels_(program, &sources_),
       side_sources_(program, &sources_),
@@ -48,7 +48,7 @@ EventRun::EventRun(const Program& program, const EngineOptions& options,
                &channels_, &meetings_, &transfers_, &timers_),
       compute_(program, options, &channels_, &transfers_, &streams_,
                &exchanges_, &iterations_, &record_, &timers_),
-      parts_(program, options, channels_, meetings_, exchanges_,
+      parts_(program, options, trial.folds, channels_, meetings_, exchanges_,
              transfers_.sharing(), &sources_) {
   LeaveOutFolded();
   if (program.interference != nullptr) {

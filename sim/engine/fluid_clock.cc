@@ -61,12 +61,13 @@ class FluidClock : public EventTransport {
 
 absl::StatusOr<RunSummary> RunOnFluidClock(const Program& program,
                                            const EngineOptions& options) {
-  return RunOnFluidClockSpreading(program, options, kSpreadPeers);
+  return RunOnFluidClock(program, options, EventTrial());
 }
 
-absl::StatusOr<RunSummary> RunOnFluidClockSpreading(
-    const Program& program, const EngineOptions& options, int spread_peers) {
-  EventRun run(program, options, spread_peers);
+absl::StatusOr<RunSummary> RunOnFluidClock(const Program& program,
+                                           const EngineOptions& options,
+                                           const EventTrial& trial) {
+  EventRun run(program, options, trial);
   FluidClock clock(program, &run);
   run.Launch(&clock);
   clock.Run();

@@ -61,10 +61,10 @@ class FluidClock : public EventTransport {
 
 absl::StatusOr<RunSummary> RunOnFluidClock(const Program& program,
                                            const EngineOptions& options) {
-  return RunOnFluidClock(program, options, EventTrial());
+  return TryOnFluidClock(program, options, EventTrial());
 }
 
-absl::StatusOr<RunSummary> RunOnFluidClock(const Program& program,
+absl::StatusOr<RunSummary> TryOnFluidClock(const Program& program,
                                            const EngineOptions& options,
                                            const EventTrial& trial) {
   EventRun run(program, options, trial);

@@ -14,7 +14,7 @@ namespace pipewright {
 absl::StatusOr<RunSummary> RunOnFluidClock(const Program& program,
                                            const EngineOptions& options);
 // The same otherwise, for tests and benchmarks.
-absl::StatusOr<RunSummary> RunOnFluidClock(const Program& program,
+absl::StatusOr<RunSummary> TryOnFluidClock(const Program& program,
                                            const EngineOptions& options,
                                            const EventTrial& trial);
 

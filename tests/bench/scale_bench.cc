@@ -73,7 +73,7 @@ void BM_W1(benchmark::State& state) {
   RunSummary run;
   Headline(state, [&] {
     run = (each.simgrid ? RunSimgrid(program, {})
-                        : RunOnFluidClock(program, {}, {.folds = false}))
+                        : TryOnFluidClock(program, {}, {.folds = false}))
               .value();
     return static_cast<double>(run.flows + run.timers);
   });

@@ -275,7 +275,7 @@ absl::StatusOr<RunConfig> GivenConfig::Read(
     });
     all.insert(all.begin(), std::move(foreign.edits));
   }
-  PW_ASSIGN_OR_RETURN(RunConfig config, ReadConfig(text, source, all));
+  PW_ASSIGN_OR_RETURN(RunConfig config, parsed->With(all));
   PadVocabulary(foreign.vocabulary_multiple, &config);
   config.notes.insert(config.notes.end(), foreign.notes.begin(),
                       foreign.notes.end());
@@ -289,12 +289,14 @@ absl::StatusOr<GivenConfig> ConfigOptions::GivenWith(
   PW_ASSIGN_OR_RETURN(given.layers, Layers(std::move(extra)));
   if (text_ && file == file_) {
     given.text = *text_;
-    return given;
+  } else {
+    PW_RETURN_IF_ERROR(TakeGiven(&given));
+    if (!given.source.empty()) {
+      PW_ASSIGN_OR_RETURN(given.text, ReadFile(given.source));
+    }
   }
-  PW_RETURN_IF_ERROR(TakeGiven(&given));
-  if (!given.source.empty()) {
-    PW_ASSIGN_OR_RETURN(given.text, ReadFile(given.source));
-  }
+  PW_ASSIGN_OR_RETURN(given.parsed,
+                      ConfigText::Parse(given.text, given.source));
   if (given.arguments_file.empty()) return given;
   PW_ASSIGN_OR_RETURN(given.arguments, ReadFile(given.arguments_file));
   for (const std::string& text : environment_) {

@@ -17,6 +17,7 @@
 #include "absl/strings/string_view.h"
 #include "sim/cli/output_files.h"
 #include "sim/config/config_edit.h"
+#include "sim/config/config_text.h"
 #include "sim/config/run_config.h"
 #include "sim/foreign/foreign_args.h"
 
@@ -36,6 +37,7 @@ inline constexpr char kConfigGroup[] =
 struct GivenConfig {
   std::string source;          // the configuration's file, "" without one
   std::string text;            // and what is in it
+  std::optional<ConfigText> parsed;  // the same, read once
   std::string arguments_file;  // of --from-args, whose fields lie below all
   std::string arguments;
   std::map<std::string, std::string> variables;  // of --env

@@ -106,18 +106,15 @@ bool SweepVerb::NeedsNoSimgrid(const SweepPoints& points) {
 }
 
 absl::Status SweepVerb::DryRun(const SweepPoints& points) {
-  absl::flat_hash_set<std::string> stored;
+  absl::flat_hash_set<PointHash> stored;
   if (SweepReader::HasFile(database)) {
     PW_ASSIGN_OR_RETURN(const std::unique_ptr<SweepReader> reader,
                         SweepReader::Open(database));
-    PW_RETURN_IF_ERROR(reader->Visit({}, false, [&](const SweepRow& row) {
-      stored.insert(row.hash);
-      return absl::OkStatus();
-    }));
+    PW_RETURN_IF_ERROR(reader->VisitHeadlines(
+        [&](const SweepHeadline& row) { stored.insert(row.hash); }));
   }
-  const GridCounts counts = CountPoints(points, [&](const PointHash& hash) {
-    return stored.contains(HashText(hash));
-  });
+  const GridCounts counts = CountPoints(
+      points, [&](const PointHash& hash) { return stored.contains(hash); });
   if (json) {
     return Print(absl::StrCat("{\"points\": ", counts.points,
                               ", \"missing\": ", counts.missing, "}\n"));

@@ -36,28 +36,33 @@ std::string WithoutNumbers(absl::string_view text) {
   return folded;
 }
 
-std::string AxesText(const SweepRow& row) {
+std::string AxesText(const Json& axes) {
   std::string text;
-  for (const auto& [name, cell] : row.axes) {
-    absl::StrAppend(&text, text.empty() ? "" : ", ", name, " ", ToString(cell));
+  if (!axes.is_object()) return "the only point";
+  for (const auto& [name, value] : axes.items()) {
+    absl::StrAppend(&text, text.empty() ? "" : ", ", name, " ",
+                    value.is_string()
+                        ? value.get<std::string>()
+                        : ToString(SweepCell::Number(value.get<double>())));
   }
   return text.empty() ? "the only point" : text;
 }
 
 }  // namespace
 
-void BestList::Offer(const SweepCell& cell,
-                     const std::function<std::string()>& text) {
-  if (cell.kind != SweepCell::Kind::kNumber) return;
-  constexpr size_t kBestShown = 5;
-  const double order = more_ ? -cell.number : cell.number;
-  if (rows_.size() == kBestShown && order >= rows_.back().first) return;
+bool BestList::Wants(std::optional<double> value) const {
+  return value && (rows_.size() < kMostShown ||
+                   Order(*value) < rows_.back().first);
+}
+
+void BestList::Offer(std::optional<double> value, const std::string& text) {
+  if (!Wants(value)) return;
   const auto place = std::upper_bound(
-      rows_.begin(), rows_.end(), order,
-      [](double value, const auto& row) { return value < row.first; });
+      rows_.begin(), rows_.end(), Order(*value),
+      [](double order, const auto& row) { return order < row.first; });
   rows_.insert(place,
-               {order, absl::StrFormat("%12.6g  %s", cell.number, text())});
-  if (rows_.size() > kBestShown) rows_.pop_back();
+               {Order(*value), absl::StrFormat("%12.6g  %s", *value, text)});
+  if (rows_.size() > kMostShown) rows_.pop_back();
 }
 
 void BestList::AddTo(const char* name, std::string* out) const {
@@ -146,25 +151,16 @@ absl::Status SweepVerb::PrintStatuses() const {
 
 absl::StatusOr<OwnRows> SweepVerb::ReadOwnRows(
     const SweepReader& reader) const {
-  PW_ASSIGN_OR_RETURN(const std::vector<std::string> known, reader.Columns());
-  std::vector<std::string> wanted;
-  const auto has = [&known](absl::string_view name) {
-    return std::find(known.begin(), known.end(), name) != known.end();
-  };
-  for (const char* name : {"iteration_s", "tokens_per_s"}) {
-    if (has(name)) wanted.emplace_back(name);
-  }
-  const size_t numbers = wanted.size();
-  for (int index = 0; has(absl::StrCat("warnings.", index)); ++index) {
-    wanted.push_back(absl::StrCat("warnings.", index));
-  }
   std::vector<PointHash> own = walked;
   std::sort(own.begin(), own.end());
+  PW_ASSIGN_OR_RETURN(const int64_t call, reader.LastSweep());
   OwnRows rows;
   const std::string unit_of_pass = TimeUnitName(/*in_units=*/true);
-  PW_RETURN_IF_ERROR(reader.Visit(wanted, false, [&](const SweepRow& row) {
-    if (!std::binary_search(own.begin(), own.end(), HashOfText(row.hash))) {
-      return absl::OkStatus();
+  absl::Status status;
+  PW_RETURN_IF_ERROR(reader.VisitHeadlines([&](const SweepHeadline& row) {
+    if (!status.ok() ||
+        !std::binary_search(own.begin(), own.end(), row.hash)) {
+      return;
     }
     ++rows.rows;
     if (!row.time_unit.empty()) ++rows.reports_in[row.time_unit];
@@ -172,19 +168,31 @@ absl::StatusOr<OwnRows> SweepVerb::ReadOwnRows(
       rows.refusals.Add(row.reason);
       rows.only_orders_refused &= row.exit == 4;
     }
-    for (size_t index = numbers; index < wanted.size(); ++index) {
-      const SweepCell& note = row.cells[index];
-      if (note.kind == SweepCell::Kind::kText) rows.notes.Add(note.text);
+    BestList& by_time =
+        row.time_unit == unit_of_pass ? rows.by_units : rows.by_time;
+    const bool is_ok = row.status == NameOf(PointStatus::kOk);
+    const bool is_best = is_ok && (by_time.Wants(row.iteration_s) ||
+                                   rows.by_tokens.Wants(row.tokens_per_s));
+    // Reports take long to read: of rows that an earlier call has run, whose
+    // notes it has said, only the best.
+    const bool is_new = row.sweep == call;
+    rows.run_now += is_new;
+    if (!is_new && !is_best) return;
+    const auto found = reader.AxesAndReport(row.id);
+    status.Update(found.status());
+    if (!found.ok()) return;
+    const Json* const warnings = found->second.find("warnings");
+    if (is_new && warnings != nullptr && warnings->is_array()) {
+      for (const Json& warning : *warnings) {
+        rows.notes.Add(warning.get<std::string>());
+      }
     }
-    if (row.status != NameOf(PointStatus::kOk)) return absl::OkStatus();
-    for (size_t index = 0; index < numbers; ++index) {
-      BestList* const best = wanted[index] == "tokens_per_s" ? &rows.by_tokens
-                             : row.time_unit == unit_of_pass ? &rows.by_units
-                                                             : &rows.by_time;
-      best->Offer(row.cells[index], [&] { return AxesText(row); });
-    }
-    return absl::OkStatus();
+    if (!is_best) return;
+    const std::string axes = AxesText(found->first);
+    by_time.Offer(row.iteration_s, axes);
+    rows.by_tokens.Offer(row.tokens_per_s, axes);
   }));
+  PW_RETURN_IF_ERROR(status);
   return rows;
 }
 
@@ -193,7 +201,7 @@ absl::Status SweepVerb::PrintResults(const SweepCounts& counts) const {
                       SweepReader::Open(database));
   PW_ASSIGN_OR_RETURN(const OwnRows own, ReadOwnRows(*reader));
   const absl::Status verdict = own.Verdict();
-  PrintWarnings(own.notes.Lines(own.rows));
+  PrintWarnings(own.notes.Lines(own.run_now));
   if (verdict.ok()) {
     for (const std::string& line : own.refusals.Lines(own.rows)) {
       PrintWarnings({absl::StrCat("refused: ", line)});

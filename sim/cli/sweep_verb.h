@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,12 +25,18 @@ namespace pipewright {
 class BestList {
  public:
   explicit BestList(bool more_is_better) : more_(more_is_better) {}
-  void Offer(const SweepCell& cell, const std::function<std::string()>& text);
+  // Would it be one of them?
+  bool Wants(std::optional<double> value) const;
+  void Offer(std::optional<double> value, const std::string& text);
   bool empty() const { return rows_.empty(); }
   // Nothing if it is empty.
   void AddTo(const char* name, std::string* out) const;
 
  private:
+  static constexpr size_t kMostShown = 5;
+
+  double Order(double value) const { return more_ ? -value : value; }
+
   const bool more_;
   std::vector<std::pair<double, std::string>> rows_;
 };
@@ -64,6 +70,7 @@ class CountedTexts {
 // be of another base.
 struct OwnRows {
   int64_t rows = 0;
+  int64_t run_now = 0;  // of them, which alone say notes
   std::map<std::string, int64_t> reports_in;  // by their unit of time
   CountedTexts notes;
   CountedTexts refusals;

@@ -14,6 +14,7 @@
 #include "sim/base/status.h"
 #include "sim/config/config_message.h"
 #include "sim/config/config_rivals.h"
+#include "sim/config/config_text.h"
 #include "sim/config/config_values.h"
 #include "sim/config/flags.h"
 #include "sim/config/run_config.h"
@@ -166,6 +167,10 @@ absl::Status ApplyLayer(const std::vector<ConfigEdit>& layer,
   return absl::OkStatus();
 }
 
+ConfigMessage MessageOf(proto::RunConfig* message) {
+  return {message, &UnitOf, &NumbersAt, &MappingOf, {"report"}, {}};
+}
+
 // Relative paths in a file are relative to that file.
 void ResolvePath(const char* path, absl::string_view source, RunConfig* config,
                  std::optional<std::string>* file) {
@@ -230,15 +235,30 @@ absl::Status TakeBackward(RunConfig* config) {
 
 }  // namespace
 
-absl::StatusOr<RunConfig> ReadConfig(
-    absl::string_view text, absl::string_view source_name,
-    const std::vector<std::vector<ConfigEdit>>& layers) {
+struct ConfigText::Parsed {
   proto::RunConfig message;
-  ConfigMessage target = {&message,   &UnitOf,    &NumbersAt,
-                          &MappingOf, {"report"}, {}};
+  ConfigOrigins origins;
+  std::string source;
+};
+
+absl::StatusOr<ConfigText> ConfigText::Parse(absl::string_view text,
+                                             absl::string_view source_name) {
+  auto parsed = std::make_shared<Parsed>();
+  parsed->source = std::string(source_name);
+  ConfigMessage target = MessageOf(&parsed->message);
   if (!source_name.empty()) {
     PW_RETURN_IF_ERROR(FillFromText(text, source_name, &target));
   }
+  parsed->origins = std::move(target.origins);
+  return ConfigText(std::move(parsed));
+}
+
+absl::StatusOr<RunConfig> ConfigText::With(
+    const std::vector<std::vector<ConfigEdit>>& layers) const {
+  const std::string& source_name = parsed_->source;
+  proto::RunConfig message = parsed_->message;
+  ConfigMessage target = MessageOf(&message);
+  target.origins = parsed_->origins;
   // Own parameters that an earlier layer gives are those of the schedule that
   // a later one names.
   std::vector<ConfigEdit> params;
@@ -254,7 +274,7 @@ absl::StatusOr<RunConfig> ReadConfig(
   }
   RunConfig config;
   config.origins = std::move(target.origins);
-  config.source = std::string(source_name);
+  config.source = source_name;
   PW_RETURN_IF_ERROR(ReadFields(message, &config));
   PW_RETURN_IF_ERROR(CheckShapeParams(config));
   PW_RETURN_IF_ERROR(TakeBackward(&config));
@@ -279,6 +299,14 @@ absl::StatusOr<RunConfig> ReadConfig(
                 &config.sequences.lengths);
   }
   return config;
+}
+
+absl::StatusOr<RunConfig> ReadConfig(
+    absl::string_view text, absl::string_view source_name,
+    const std::vector<std::vector<ConfigEdit>>& layers) {
+  PW_ASSIGN_OR_RETURN(const ConfigText parsed,
+                      ConfigText::Parse(text, source_name));
+  return parsed.With(layers);
 }
 
 absl::StatusOr<RunConfig> ReadConfig(absl::string_view text,

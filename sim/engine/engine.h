@@ -65,6 +65,7 @@ struct RunSummary {
   int64_t flows = 0;          // transfers that went through a solver
   int64_t timers = 0;         // events that did not
   int64_t apart = 0;          // stretches that parts ran one after the other
+  int64_t folded = 0;         // replicas that did not run, as others did it
   // Activities that SimGrid ran; both 0: another engine did.
   int64_t execs = 0;
   int64_t comms = 0;
@@ -89,8 +90,9 @@ struct EngineOptions {
   // false makes the end of each pass an event, for tests.
   bool run_ahead = true;
   // With so many devices or more, replicas that cannot meet for a while run it
-  // one after the other (EventRun::Horizon): what runs then fits the cache.
-  // Same times. Not where a trace is wanted.
+  // one after the other (EventRun::Horizon): what runs then fits the cache. Of
+  // parts that do the same in lock-step only the first one runs. Same times.
+  // Not where a trace is wanted.
   int least_in_parts = 512;
   // False: every transfer takes what it takes alone, as in the fast engine.
   bool share_links = true;

@@ -151,6 +151,22 @@ PassExchanges::Plan PassExchanges::PlanOf(int device, const LaneExchanges& lane,
   return plan;
 }
 
+bool PassExchanges::Alike(int device, int other) const {
+  if (of_lanes_.empty()) return true;
+  const auto same_step = [](const Step& one, const Step& two) {
+    return one.before_s == two.before_s && one.bytes == two.bytes &&
+           one.least_s == two.least_s;
+  };
+  return std::equal(of_lanes_[device].begin(), of_lanes_[device].end(),
+                    of_lanes_[other].begin(), of_lanes_[other].end(),
+                    [&](const Plan& one, const Plan& two) {
+                      return one.pieces == two.pieces &&
+                             std::equal(one.steps.begin(), one.steps.end(),
+                                        two.steps.begin(), two.steps.end(),
+                                        same_step);
+                    });
+}
+
 bool PassExchanges::Begin(int device, const RankProgram& rank,
                           const Pass* block, int parts,
                           const std::array<double, 2>& alone_s,

@@ -64,6 +64,9 @@ class PassExchanges {
   // of these costs more than it saves.
   bool time_lone_transfers() const { return time_lone_transfers_; }
 
+  // True if all that two devices exchange takes as long, links aside.
+  bool Alike(int device, int other) const;
+
   // If any(): a block of `parts` passes that alone take `alone_s`. False if it
   // exchanges nothing that can meet others. Else its first flow has a timer
   // (kExchange).

@@ -75,8 +75,7 @@ int EventMeetings::SourceOfPhase(const Meeting& meeting,
 
 int EventMeetings::Arrive(int device, Stream stream, const SideOp& op,
                           double ready_s, const TrafficSources& sources) {
-  const int number = first_[op.group] + program_.groups[op.group].InstanceOf(
-                                            device / program_.pp());
+  const int number = Of(op.group, device / program_.pp());
   Meeting& meeting = meetings_[number];
   if (meeting.arrived.empty() && SpansReplicas(program_, op)) {
     PW_CHECK(ready_s >= none_before_s_);
@@ -96,6 +95,35 @@ int EventMeetings::Arrive(int device, Stream stream, const SideOp& op,
       std::any_of(plan.sources.begin(), plan.sources.end(),
                   [&](int source) { return sources.Moves(source); });
   return number;
+}
+
+bool EventMeetings::Alike(int number, int other) const {
+  const auto same_phase = [](const CollectivePhase& one,
+                             const CollectivePhase& two) {
+    return one.latency_s == two.latency_s && one.bytes == two.bytes;
+  };
+  const auto same = [&](const auto& one, const auto& two) {
+    const Plan& plan = one.second;
+    const Plan& with = two.second;
+    return one.first == two.first && plan.ring == with.ring &&
+           plan.seconds == with.seconds && plan.latency_s == with.latency_s &&
+           plan.bytes_per_edge == with.bytes_per_edge &&
+           std::equal(plan.phases.begin(), plan.phases.end(),
+                      with.phases.begin(), with.phases.end(), same_phase);
+  };
+  const auto& plans = meetings_[number].plans;
+  const auto& others = meetings_[other].plans;
+  return number == other || std::equal(plans.begin(), plans.end(),
+                                       others.begin(), others.end(), same);
+}
+
+std::vector<int> EventMeetings::SourcesOf(int number) const {
+  const Meeting& meeting = meetings_[number];
+  std::vector<int> sources = {meeting.source};
+  for (const auto& [key, plan] : meeting.plans) {
+    sources.insert(sources.end(), plan.sources.begin(), plan.sources.end());
+  }
+  return sources;
 }
 
 EventTransfer EventMeetings::Transfer(int number, double start_s,

@@ -41,6 +41,26 @@ class EventMeetings {
   // It is over; gives who was there. Those may come to the next one at once.
   std::vector<Arrived> End(int number);
 
+  // Number of the meetings that a replica takes part in.
+  int Of(size_t group, int replica) const {
+    return first_[group] + program_.groups[group].InstanceOf(replica);
+  }
+  // True if what two of one group do takes as long, links aside.
+  bool Alike(int number, int other) const;
+  // Sources of all that may run in it, -1: none; of those that are alike in the
+  // same order.
+  std::vector<int> SourcesOf(int number) const;
+  // Others than those for which `runs` is true never come.
+  template <class Runs>
+  void Expect(Runs runs) {
+    for (size_t group = 0; group < program_.groups.size(); ++group) {
+      const auto ranks = static_cast<int>(program_.groups[group].ranks.size());
+      for (int replica = 0; replica < program_.replicas; ++replica) {
+        if (!runs(replica)) meetings_[Of(group, replica)].expected -= ranks;
+      }
+    }
+  }
+
   int ReplicaOf(int number) const { return meetings_[number].replica; }
   double StartOf(int number) const { return meetings_[number].start_s; }
   double EndOf(int number) const { return meetings_[number].end_s; }

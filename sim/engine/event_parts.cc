@@ -27,12 +27,23 @@ class Sets {
 }  // namespace
 
 ReplicaParts::ReplicaParts(const Program& program, const EngineOptions& options,
-                           const TrafficSources& sources,
-                           const SharedTransfers& sharing)
+                           bool folds, const EventChannels& channels,
+                           const EventMeetings& meetings,
+                           const PassExchanges& exchanges,
+                           const SharedTransfers& sharing,
+                           TrafficSources* sources)
     : program_(program) {
-  if (!CanBeApart(options, sources)) return;
-  FindParts(sources, sharing);
-  FindMeetings();
+  if (!CanBeApart(options, *sources)) return;
+  FindParts(*sources, sharing);
+  if (folds && count_ > 1 && program.jitter == nullptr &&
+      sources->AnyShared()) {
+    Fold({program, *sources, channels, meetings, exchanges}, sources);
+  }
+  if (MeetInHooks()) {
+    count_ = 1;
+  } else {
+    FindMeetings();
+  }
 }
 
 // Otherwise replicas meet in ways that are not looked at here.
@@ -50,16 +61,25 @@ bool ReplicaParts::CanBeApart(const EngineOptions& options,
       for (const SideOp& op : rank.side_ops) {
         if (IsOneSided(op.kind)) return false;
       }
+    }
+  }
+  return true;
+}
+
+// Then they do so all the time.
+bool ReplicaParts::MeetInHooks() const {
+  for (int index = 0; index < program_.num_classes(); ++index) {
+    for (const RankProgram& rank : program_.dp_class(index).ranks) {
       for (const LaneHook& hook : rank.hooks) {
         for (const int32_t op : hook.side_ops) {
           if (op >= 0 && SpansReplicas(program_, rank.side_ops[op])) {
-            return false;
+            return true;
           }
         }
       }
     }
   }
-  return true;
+  return false;
 }
 
 void ReplicaParts::FindParts(const TrafficSources& sources,
@@ -82,12 +102,34 @@ void ReplicaParts::FindParts(const TrafficSources& sources,
       for (const LinkLoad& load : plan.shared) use(load.link, replica);
     }
   }
-  std::vector<int32_t> part_of_set(program_.replicas, -1);
+  std::vector<int> part_of_set(program_.replicas, -1);
   count_ = 0;
   for (int replica = 0; replica < program_.replicas; ++replica) {
-    int32_t& part = part_of_set[sets.Find(replica)];
+    int& part = part_of_set[sets.Find(replica)];
     if (part < 0) part = count_++;
     part_of_replica_.push_back(part);
+  }
+  for (const int32_t replica : first) {
+    part_of_link_.push_back(replica < 0 ? -1 : part_of_replica_[replica]);
+  }
+}
+
+// Parts that run are numbered anew.
+void ReplicaParts::Fold(const AlikeParts::Planned& planned,
+                        TrafficSources* sources) {
+  const AlikeParts alike(planned, part_of_replica_, part_of_link_);
+  stand_ins_ = alike.stand_ins();
+  std::vector<int> number_of(count_, -1);
+  count_ = 0;
+  for (int replica = 0; replica < program_.replicas; ++replica) {
+    if (!Runs(replica)) continue;
+    int& number = number_of[part_of_replica_[replica]];
+    if (number < 0) number = count_++;
+  }
+  for (int& part : part_of_replica_) part = std::max(0, number_of[part]);
+  for (size_t source = 0; source < sources->all().size(); ++source) {
+    if (sources->all()[source].replica >= 0) continue;
+    sources->Forget(static_cast<int>(source), alike.idle_links());
   }
 }
 

@@ -1,5 +1,6 @@
 // Which replicas of an EventRun cannot meet, and until when. Thousands of
 // devices do not fit the cache; run one part after the other, those of each do.
+// Of parts that do the same (event_fold.h) only the first one runs.
 //
 // Replicas meet on links that their transfers share and in collectives. The
 // former join them into parts, once. Of the latter it is known where in the
@@ -12,22 +13,43 @@
 #include <vector>
 
 #include "sim/engine/engine.h"
+#include "sim/engine/event_exchanges.h"
+#include "sim/engine/event_fold.h"
+#include "sim/engine/event_meetings.h"
 #include "sim/engine/event_traffic.h"
 #include "sim/engine/event_transfers.h"
+#include "sim/engine/spread.h"
 #include "sim/program/program.h"
 
 namespace pipewright {
 
+// What only tests and benchmarks of an EventRun change.
+struct EventTrial {
+  // A pull or push with so many peers at once, or more, shares exactly only the
+  // links that are its device's own (spread.h).
+  int spread_peers = kSpreadPeers;
+  // Parts that do the same run once.
+  bool folds = true;
+};
+
 class ReplicaParts {
  public:
-  // `sources` are planned.
-  ReplicaParts(const Program& program, const EngineOptions& options,
-               const TrafficSources& sources, const SharedTransfers& sharing);
+  // `sources` are planned; those of several replicas forget links of replicas
+  // that do not run.
+  ReplicaParts(const Program& program, const EngineOptions& options, bool folds,
+               const EventChannels& channels, const EventMeetings& meetings,
+               const PassExchanges& exchanges, const SharedTransfers& sharing,
+               TrafficSources* sources);
 
   // Those of two parts share no link with each other but in collectives of
   // several replicas. 1: nothing is known to be apart.
   int count() const { return count_; }
   int PartOf(int replica) const { return part_of_replica_[replica]; }
+  // The replica that runs in the place of this one, or itself.
+  int StandInOf(int replica) const {
+    return stand_ins_.empty() ? replica : stand_ins_[replica];
+  }
+  bool Runs(int replica) const { return StandInOf(replica) == replica; }
   // Part of a link's queue; any part if several replicas use it.
   int PartOfQueue(int queue) const {
     return PartOf(std::max(0, replica_of_queue_[queue]));
@@ -77,7 +99,9 @@ class ReplicaParts {
 
   bool CanBeApart(const EngineOptions& options,
                   const TrafficSources& sources) const;
+  bool MeetInHooks() const;
   void FindParts(const TrafficSources& sources, const SharedTransfers& sharing);
+  void Fold(const AlikeParts::Planned& planned, TrafficSources* sources);
   void FindMeetings();
   double EarliestMeeting(const Place& place, double now_s, double latest_s,
                          int* blocks) const;
@@ -85,8 +109,10 @@ class ReplicaParts {
   const Program& program_;
   int count_ = 1;
   // Empty if there is one part.
-  std::vector<int32_t> part_of_replica_;
+  std::vector<int> part_of_replica_;
+  std::vector<int> part_of_link_;          // -1: of none
   std::vector<int32_t> replica_of_queue_;  // -1: none alone
+  std::vector<int> stand_ins_;             // [replica]; empty: all run
   // [class][rank] where collectives of several replicas are attached.
   std::vector<std::vector<std::vector<int64_t>>> meets_at_;
   int64_t stretches_ = 0;

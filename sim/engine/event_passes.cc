@@ -116,6 +116,7 @@ ComputeStreams::ComputeStreams(const Program& program,
 
 void ComputeStreams::Begin() {
   for (int device = 0; device < size(); ++device) {
+    if (devices_[device].ended) continue;
     BeginStart(device, program_.StartsOf(0).front());
   }
   for (int device = 0; device < size(); ++device) Continue(device);

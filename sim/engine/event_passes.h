@@ -108,6 +108,8 @@ class ComputeStreams {
                  IterationEnds* iterations, EventRecord* record,
                  EventTimers* timers);
 
+  // The device does nothing in the whole run.
+  void LeaveOut(int device) { devices_[device].ended = true; }
   // Starts what can start at time 0.
   void Begin();
   // Starts what can start on one stream.

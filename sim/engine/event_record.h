@@ -49,6 +49,10 @@ class EventRecord {
   // stops at its end has begun the next.
   void EndIteration(int iteration) { buffer_.Flush(iteration); }
 
+  // So many of all devices do not run.
+  void LeaveOut(int64_t devices, int64_t of_all) {
+    all_ops_ *= 1 - static_cast<double>(devices) / static_cast<double>(of_all);
+  }
   void AddOps(int count) { ops_ += count; }
   // Something has happened that is worth telling of, now and then.
   void Tell() {
@@ -99,6 +103,10 @@ class IterationEnds {
 
   // Iterations that are begun, which may be one more than are asked for.
   int issued() const { return static_cast<int>(left_.size()); }
+  // So many devices do not run.
+  void LeaveOut(int64_t devices) {
+    for (int64_t& left : left_) left -= devices;
+  }
   // One operation more in the iteration, beside the passes of its devices.
   void Begin(int iteration) { ++left_[iteration]; }
   void NoteEnd(int iteration, double end_s) {

@@ -26,12 +26,12 @@ const TrafficSources& Planned(TrafficSources* sources) {
 }  // namespace
 
 EventRun::EventRun(const Program& program, const EngineOptions& options,
-                   int spread_peers)
+                   const EventTrial& trial)
     : program_(program),
       as_activities_(options.as_activities),
       record_(program, options.trace, options.progress),
       sources_(program.network, options.share_links,
-               SpreadPeers(options, spread_peers), options.as_activities,
+               SpreadPeers(options, trial.spread_peers), options.as_activities,
                program.interference != nullptr),
       channels_(program, &sources_),
       side_sources_(program, &sources_),
@@ -48,10 +48,26 @@ EventRun::EventRun(const Program& program, const EngineOptions& options,
                &channels_, &meetings_, &transfers_, &timers_),
       compute_(program, options, &channels_, &transfers_, &streams_,
                &exchanges_, &iterations_, &record_, &timers_),
-      parts_(program, options, sources_, transfers_.sharing()) {
+      parts_(program, options, trial.folds, channels_, meetings_, exchanges_,
+             transfers_.sharing(), &sources_) {
+  LeaveOutFolded();
   if (program.interference != nullptr) {
     beside_ = std::make_unique<BesideEvents>(program, &timers_);
   }
+}
+
+// Replicas for which others run.
+void EventRun::LeaveOutFolded() {
+  int64_t devices = 0;
+  for (int device = 0; device < compute_.size(); ++device) {
+    if (parts_.Runs(compute_[device].replica)) continue;
+    compute_.LeaveOut(device);
+    ++devices;
+  }
+  if (devices == 0) return;
+  meetings_.Expect([this](int replica) { return parts_.Runs(replica); });
+  iterations_.LeaveOut(devices);
+  record_.LeaveOut(devices, compute_.size());
 }
 
 double EventRun::LargestTransfer() const {
@@ -501,6 +517,9 @@ absl::StatusOr<RunSummary> EventRun::Finish() {
   summary.times = record_.times();
   for (int replica = 0; replica < program_.replicas; ++replica) {
     summary.row_of_replica.push_back(replica);
+    if (parts_.Runs(replica)) continue;
+    summary.times[replica] = summary.times[parts_.StandInOf(replica)];
+    ++summary.folded;
   }
   summary.iteration_end_s = iterations_.ends_s();
   summary.steady = iterations_.steady();

@@ -34,15 +34,13 @@
 #include "sim/engine/event_timers.h"
 #include "sim/engine/event_traffic.h"
 #include "sim/engine/event_transfers.h"
-#include "sim/engine/spread.h"
 
 namespace pipewright {
 
 class EventRun {
  public:
-  // `spread_peers`: as SpreadPlanner's, unless with as_activities.
   EventRun(const Program& program, const EngineOptions& options,
-           int spread_peers = kSpreadPeers);
+           const EventTrial& trial = EventTrial());
 
   // What flows over which links; `plans()[i].sharing` says which need them.
   const std::vector<TrafficSource>& sources() const { return sources_.all(); }
@@ -107,6 +105,7 @@ class EventRun {
   absl::StatusOr<RunSummary> Finish();
 
  private:
+  void LeaveOutFolded();
   void Happen(uint64_t code, double now_s);
   void TellLate(uint64_t code, double now_s);
   void TellLate(const EventTransfer& transfer, double end_s);

@@ -62,6 +62,11 @@ void TrafficSources::Plan() {
   }
 }
 
+void TrafficSources::Forget(int source, const std::vector<bool>& links) {
+  std::erase_if(plans_[source].shared,
+                [&](const LinkLoad& load) { return links[load.link]; });
+}
+
 bool TrafficSources::AnyShared() const {
   return std::any_of(plans_.begin(), plans_.end(), [](const SourcePlan& plan) {
     return plan.sharing != Sharing::kNone;

@@ -37,6 +37,8 @@ class TrafficSources {
                 const std::vector<std::pair<int, int>>& pairs);
   // Once all are added: decides how they travel.
   void Plan();
+  // From here on a source meets nobody on these links, which are numbered.
+  void Forget(int source, const std::vector<bool>& links);
 
   const std::vector<TrafficSource>& all() const { return sources_; }
   // [source]; empty without a cluster.

@@ -1,6 +1,5 @@
 #include "sim/engine/fluid_clock.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <limits>
 
@@ -33,7 +32,7 @@ class FluidClock : public EventTransport {
     double now_s = 0;
     while (!stopped_) {
       events_.RunApart(now_s, [this](double date_s) { Call(date_s); });
-      now_s = std::min(events_.NextFlowEnd(now_s), events_.timers().next_s());
+      now_s = events_.NextDate(now_s);
       if (now_s == std::numeric_limits<double>::infinity()) return;
       Call(now_s);
     }
@@ -62,12 +61,13 @@ class FluidClock : public EventTransport {
 
 absl::StatusOr<RunSummary> RunOnFluidClock(const Program& program,
                                            const EngineOptions& options) {
-  return RunOnFluidClockSpreading(program, options, kSpreadPeers);
+  return TryOnFluidClock(program, options, EventTrial());
 }
 
-absl::StatusOr<RunSummary> RunOnFluidClockSpreading(
-    const Program& program, const EngineOptions& options, int spread_peers) {
-  EventRun run(program, options, spread_peers);
+absl::StatusOr<RunSummary> TryOnFluidClock(const Program& program,
+                                           const EngineOptions& options,
+                                           const EventTrial& trial) {
+  EventRun run(program, options, trial);
   FluidClock clock(program, &run);
   run.Launch(&clock);
   clock.Run();

@@ -6,16 +6,17 @@
 
 #include "absl/status/statusor.h"
 #include "sim/engine/engine.h"
+#include "sim/engine/event_parts.h"
 
 namespace pipewright {
 
 // Errors as of an engine's `run`.
 absl::StatusOr<RunSummary> RunOnFluidClock(const Program& program,
                                            const EngineOptions& options);
-// A pull or push with so many peers at once, or more, shares exactly only the
-// links that are its device's own (spread.h).
-absl::StatusOr<RunSummary> RunOnFluidClockSpreading(
-    const Program& program, const EngineOptions& options, int spread_peers);
+// The same otherwise, for tests and benchmarks.
+absl::StatusOr<RunSummary> TryOnFluidClock(const Program& program,
+                                           const EngineOptions& options,
+                                           const EventTrial& trial);
 
 // The same on links that are never shared. What the fast engine hands over
 // where times depend on when something runs, which a longest-path sweep cannot

@@ -18,6 +18,10 @@ constexpr double kWantedRoom = 1 + 1e-12;
 // up: then more is looked at than need be.
 constexpr double kFull = 1e-9;
 constexpr size_t kFluidArity = 4;
+// If so many flows were looked at for each that is solved, and some more, the
+// others are solved with them at once.
+constexpr size_t kMostLooks = 4;
+constexpr size_t kFewLooks = 256;
 // Most rounds of telling pools at one date.
 constexpr int kRounds = 4;
 
@@ -76,14 +80,16 @@ void FluidLinks::Start(double now_s, int number, double bytes,
   flow.rate = 0;
   flow.alone = source.bytes_per_s;
   flow.binding = 0;
+  flow.held_by = kNobody;
   for (uint32_t load = 0; load < count; ++load) {
     const LinkLoad& own = loads_[source.first + load];
     SharedLink& link = links_[own.link];
-    places_[flow.first_place + load] = static_cast<uint32_t>(link.users.size());
+    places_[flow.first_place + load].user =
+        static_cast<uint32_t>(link.users.size());
     link.users.push_back({index, load});
     link.wanted_per_s += own.flows * source.bytes_per_s;
     if (link.binds) {
-      binding_[flow.first_place + flow.binding++] = {own.link, load, own.flows};
+      AddBinding(&flow, own.link, load, own.flows);
     } else if (link.Binds()) {
       SetBinding(own.link);
     }
@@ -106,18 +112,23 @@ void FluidLinks::SetBinding(LinkId number) {
   link.used_per_s = 0;
   for (const User& user : link.users) {
     Flow& flow = flows_[user.flow];
-    Binding* const own = &binding_[flow.first_place];
     if (link.binds) {
-      const double flows =
-          loads_[sources_[flow.source].first + user.load].flows;
-      own[flow.binding++] = {number, user.load, flows};
+      const double flows = FlowsOf(user);
+      AddBinding(&flow, number, user.load, flows);
       link.used_per_s += flows * flow.rate;
       continue;
     }
-    Binding* out = own;
-    while (out->load != user.load) ++out;
-    *out = own[--flow.binding];
+    const uint32_t place = places_[flow.first_place + user.load].binding;
+    const Binding moved = binding_[flow.first_place + --flow.binding];
+    binding_[flow.first_place + place] = moved;
+    places_[flow.first_place + moved.load].binding = place;
   }
+}
+
+void FluidLinks::AddBinding(Flow* flow, LinkId link, uint32_t load,
+                            double flows) {
+  places_[flow->first_place + load].binding = flow->binding;
+  binding_[flow->first_place + flow->binding++] = {link, load, flows};
 }
 
 void FluidLinks::Remove(uint32_t index) {
@@ -127,10 +138,10 @@ void FluidLinks::Remove(uint32_t index) {
     const LinkLoad& own = loads_[source.first + load];
     SharedLink& link = links_[own.link];
     if (link.is_full) Change(own.link);
-    const uint32_t place = places_[flow.first_place + load];
+    const uint32_t place = places_[flow.first_place + load].user;
     const User moved = link.users.back();
     link.users[place] = moved;
-    places_[flows_[moved.flow].first_place + moved.load] = place;
+    places_[flows_[moved.flow].first_place + moved.load].user = place;
     link.users.pop_back();
     const bool idle = link.users.empty();  // then rounding is forgotten
     link.wanted_per_s =
@@ -183,59 +194,181 @@ void FluidLinks::Solve(double now_s) {
   }
 }
 
-// What has started, what shares a full link with it or with what has ended, and
-// so on. A link that was not full held nobody up; its other users keep their
-// rates unless it is full now. Then they are taken in too.
+// What has started, what meets it or what has ended on a full link, and whom
+// these change in turn. A link that was not full held nobody up; its other
+// users keep their rates unless it is full now. Then they are taken in too.
 void FluidLinks::SolveChanged(double now_s) {
-  for (const LinkId link : to_bind_) {
-    if (links_[link].binds != links_[link].Binds()) SetBinding(link);
-  }
-  to_bind_.clear();
   ++solution_;
   flows_in_.clear();
   links_in_.clear();
   loads_in_.clear();
-  to_visit_.clear();
+  to_take_in_.clear();
+  holds_ = true;
+  for (const LinkId link : to_bind_) {
+    if (links_[link].binds == links_[link].Binds()) continue;
+    SetBinding(link);
+    if (!links_[link].binds) OpenHeldBy(link);
+  }
+  to_bind_.clear();
   for (const uint32_t flow : started_) {
-    if (flows_[flow].runs) Visit(flow);
+    if (flows_[flow].runs) Open(flow);
   }
   started_.clear();
   for (const LinkId link : changed_) {
     links_[link].changed = false;
     links_[link].is_full = false;
-    if (!links_[link].binds) Settle(links_[link]);
-    VisitUsers(link);
+    if (links_[link].binds) {
+      TakeIn(link);
+    } else {
+      Settle(links_[link]);
+      OpenHeldBy(link);
+    }
   }
   changed_.clear();
+  size_t looks = 0;
   do {
-    while (!to_visit_.empty()) {
-      const LinkId link = to_visit_.back();
-      to_visit_.pop_back();
-      VisitUsers(link);
+    while (!to_take_in_.empty()) {
+      const LinkId link = to_take_in_.back();
+      to_take_in_.pop_back();
+      TakeIn(link);
     }
     Fill();
-    for (const Filling& filling : links_in_) {
-      SharedLink& link = links_[filling.link];
-      link.is_full = filling.left <= kFull * link.bytes_per_s;
-      if (link.is_full && filling.users < link.users.size()) {
-        to_visit_.push_back(filling.link);
-      }
-    }
-  } while (!to_visit_.empty());
-  visits_ += static_cast<int64_t>(flows_in_.size());
+    looks += flows_in_.size();
+    holds_ = looks <= kMostLooks * flows_in_.size() + kFewLooks;
+  } while (Widen());
+  visits_ += static_cast<int64_t>(looks);
   for (const Solving& solving : flows_in_) {
-    if (solving.spread == kNone) {
+    if (solving.spread != kNone) {
+      SetMet(solving.spread, solving.most / solving.rate);
+    } else if (solving.open) {
+      flows_[solving.flow].held_by = solving.held_by;
       SetRate(now_s, solving.flow, solving.rate);
-    } else {
-      SetMet(solving.spread, solving.alone / solving.rate);
     }
   }
 }
 
-// Thousands of flows do not fit the cache: those that come next are fetched.
-void FluidLinks::VisitUsers(LinkId link) {
+// Takes links in that are full now, and opens flows that the part does not
+// leave as they were. False if there are none.
+bool FluidLinks::Widen() {
+  for (const Filling& filling : links_in_) {
+    SharedLink& link = links_[filling.link];
+    link.is_full = filling.left <= kFull * link.bytes_per_s;
+    if (link.is_full && filling.users < link.users.size()) {
+      to_take_in_.push_back(filling.link);
+    }
+  }
+  bool opened = false;
+  const size_t known = flows_in_.size();
+  for (size_t index = 0; index < known; ++index) {
+    const Solving& solving = flows_in_[index];
+    if (solving.open || (holds_ && IsHeld(solving))) continue;
+    Open(solving.flow);
+    opened = true;
+  }
+  return opened || !to_take_in_.empty();
+}
+
+// True if its rate is right.
+bool FluidLinks::IsHeld(const Solving& solving) {
+  Flow& flow = flows_[solving.flow];
+  if (solving.rate < flow.rate * (1 - kSameRate)) return false;
+  if (flow.held_by == kNobody || links_[flow.held_by].seen != solution_ ||
+      Holds(flow.held_by, flow.rate)) {
+    return true;
+  }
+  // Another of its links may do so; a ring has many that are alike.
+  for (uint32_t count = 0; count < flow.binding; ++count) {
+    flow.asked = flow.asked + 1 < flow.binding ? flow.asked + 1 : 0;
+    const LinkId link = binding_[flow.first_place + flow.asked].link;
+    ++visits_;
+    if (!Holds(link, flow.rate)) continue;
+    flow.held_by = link;
+    return true;
+  }
+  return false;
+}
+
+// True if a link is full and no user of it faster than `rate`.
+bool FluidLinks::Holds(LinkId number, double rate) const {
+  const SharedLink& link = links_[number];
+  const double most = rate * (1 + kSameRate);
+  if (link.seen == solution_) {
+    const Filling& filling = links_in_[link.index];
+    return filling.left <= kSameRate * link.bytes_per_s &&
+           filling.fastest <= most;
+  }
+  return link.is_full && link.spread_per_s == 0 &&
+         std::all_of(
+             link.users.begin(), link.users.end(),
+             [&](const User& user) { return flows_[user.flow].rate <= most; });
+}
+
+void FluidLinks::OpenHeldBy(LinkId link) {
+  for (const User& user : links_[link].users) {
+    if (flows_[user.flow].held_by == link) Open(user.flow);
+  }
+}
+
+// Takes a flow into the part that is solved, with all of its links that bind.
+void FluidLinks::Open(uint32_t index) {
+  Flow& flow = flows_[index];
+  if (flow.seen != solution_) {
+    Enter(index);
+  } else if (flows_in_[flow.solving].open) {
+    return;
+  }
+  const int32_t pool = sources_[flow.source].pool;
+  Solving& solving = flows_in_[flow.solving];
+  solving.open = true;
+  solving.most = pool < 0 ? flow.alone : flow.alone / pools_[pool].told_slowed;
+  for (uint32_t number = 0; number < flow.binding; ++number) {
+    const Binding& load = binding_[flow.first_place + number];
+    const uint32_t filling = Include(load.link);
+    if (!links_in_[filling].whole) AddLoad(flow, filling, load.flows);
+  }
+}
+
+void FluidLinks::Enter(uint32_t index) {
+  Flow& flow = flows_[index];
+  flow.seen = solution_;
+  flow.solving = static_cast<uint32_t>(flows_in_.size());
+  // In its place at once: copied whole, it would wait for its parts.
+  Solving& solving = flows_in_.emplace_back();
+  solving.flow = index;
+  solving.most = flow.rate;
+}
+
+void FluidLinks::AddLoad(const Flow& flow, uint32_t number, double flows) {
+  Filling& filling = links_in_[number];
+  filling.all_flows += flows;
+  filling.had += flows * flow.rate;
+  ++filling.users;
+  Solving& solving = flows_in_[flow.solving];
+  loads_in_.push_back({number, solving.load, flows});
+  solving.load = static_cast<uint32_t>(loads_in_.size()) - 1;
+}
+
+// Takes a link into the part; of its users only those that are opened.
+uint32_t FluidLinks::Include(LinkId number) {
+  SharedLink& link = links_[number];
+  if (link.seen == solution_) return link.index;
+  link.seen = solution_;
+  link.index = static_cast<uint32_t>(links_in_.size());
+  links_in_.push_back({.link = number});
+  if (link.is_full || link.used_per_s >= (1 - kFull) * link.bytes_per_s) {
+    to_take_in_.push_back(number);
+  }
+  VisitSpreads(link.index);
+  return link.index;
+}
+
+// Takes all users of a link into the part. Thousands of flows do not fit the
+// cache: those that come next are fetched.
+void FluidLinks::TakeIn(LinkId number) {
   constexpr size_t kAhead = 4;
-  const std::vector<User>& users = links_[link].users;
+  const uint32_t filling = Include(number);
+  if (links_in_[filling].whole) return;
+  const std::vector<User>& users = links_[number].users;
   for (size_t index = 0; index < users.size(); ++index) {
     if (index + 2 * kAhead < users.size()) {
       __builtin_prefetch(&flows_[users[index + 2 * kAhead].flow]);
@@ -244,42 +377,21 @@ void FluidLinks::VisitUsers(LinkId link) {
       __builtin_prefetch(
           &binding_[flows_[users[index + kAhead].flow].first_place]);
     }
-    Visit(users[index].flow);
-  }
-}
-
-// Takes a flow into the part that is solved, and its links that bind.
-void FluidLinks::Visit(uint32_t index) {
-  Flow& flow = flows_[index];
-  if (flow.seen == solution_) return;
-  flow.seen = solution_;
-  // In its place at once: copied whole, it would wait for its parts.
-  Solving& solving = flows_in_.emplace_back();
-  solving.flow = index;
-  solving.first_load = static_cast<uint32_t>(loads_in_.size());
-  solving.alone = flow.alone;
-  const int32_t pool = sources_[flow.source].pool;
-  if (pool >= 0) solving.alone /= pools_[pool].told_slowed;
-  const auto known_links = static_cast<uint32_t>(links_in_.size());
-  for (uint32_t number = 0; number < flow.binding; ++number) {
-    const Binding& load = binding_[flow.first_place + number];
-    SharedLink& link = links_[load.link];
-    if (link.seen != solution_) {
-      link.seen = solution_;
-      link.index = static_cast<uint32_t>(links_in_.size());
-      links_in_.push_back({.link = load.link});
-      if (link.is_full) to_visit_.push_back(load.link);
+    const User& user = users[index];
+    if (!holds_) {
+      Open(user.flow);
+      continue;
     }
-    Filling& filling = links_in_[link.index];
-    filling.all_flows += load.flows;
-    filling.had += load.flows * flow.rate;
-    ++filling.users;
-    loads_in_.push_back({link.index, load.flows});
+    const Flow& flow = flows_[user.flow];
+    if (flow.seen != solution_) {
+      Enter(user.flow);
+      flows_in_.back().open = false;
+    } else if (flows_in_[flow.solving].open) {
+      continue;
+    }
+    AddLoad(flow, filling, FlowsOf(user));
   }
-  solving.last_load = static_cast<uint32_t>(loads_in_.size());
-  for (uint32_t link = known_links; link < links_in_.size(); ++link) {
-    VisitSpreads(link);
-  }
+  links_in_[filling].whole = true;
 }
 
 // A flow that is no faster alone than on any of its links has its own rate;
@@ -299,6 +411,7 @@ void FluidLinks::Fill() {
     filling.flows = filling.all_flows;
     filling.open = filling.users + filling.spreads;
     filling.share = 0;
+    filling.fastest = 0;
   }
   while (!open_.empty()) {
     for (Filling& link : links_in_) {
@@ -309,36 +422,39 @@ void FluidLinks::Fill() {
     }
     for (const uint32_t index : open_) {
       Solving& solving = flows_in_[index];
-      double rate = solving.alone;
-      for (uint32_t load = solving.first_load; load < solving.last_load;
-           ++load) {
+      double rate = solving.most;
+      for (uint32_t load = solving.load; load != kNone;
+           load = loads_in_[load].next) {
         rate = std::min(rate, links_in_[loads_in_[load].link].share);
       }
       solving.rate = rate;
-      for (uint32_t load = solving.first_load; load < solving.last_load;
-           ++load) {
+      for (uint32_t load = solving.load; load != kNone;
+           load = loads_in_[load].next) {
         Filling& link = links_in_[loads_in_[load].link];
         link.narrowest &= link.share <= rate;
       }
     }
     size_t still_open = 0;
     for (const uint32_t index : open_) {
-      const Solving& solving = flows_in_[index];
-      bool is_final = solving.rate == solving.alone;
-      for (uint32_t load = solving.first_load;
-           !is_final && load < solving.last_load; ++load) {
+      Solving& solving = flows_in_[index];
+      bool is_final = solving.rate == solving.most;
+      solving.held_by = kNobody;
+      for (uint32_t load = solving.load; !is_final && load != kNone;
+           load = loads_in_[load].next) {
         const Filling& link = links_in_[loads_in_[load].link];
         is_final = link.narrowest && link.share == solving.rate;
+        if (is_final) solving.held_by = link.link;
       }
       if (!is_final) {
         open_[still_open++] = index;
         continue;
       }
-      for (uint32_t load = solving.first_load; load < solving.last_load;
-           ++load) {
+      for (uint32_t load = solving.load; load != kNone;
+           load = loads_in_[load].next) {
         Filling& link = links_in_[loads_in_[load].link];
         link.left -= loads_in_[load].flows * solving.rate;
         link.flows -= loads_in_[load].flows;
+        link.fastest = std::max(link.fastest, solving.rate);
         --link.open;
       }
     }
@@ -565,11 +681,9 @@ void FluidLinks::VisitSpreads(uint32_t number) {
     }
     const double flows = FlowsOf(spread);
     const auto load = static_cast<uint32_t>(loads_in_.size());
-    loads_in_.push_back({number, flows});
-    flows_in_.push_back({.first_load = load,
-                         .last_load = load + 1,
-                         .alone = pool.bytes_per_s,
-                         .spread = index});
+    loads_in_.push_back({number, kNone, flows});
+    flows_in_.push_back(
+        {.load = load, .most = pool.bytes_per_s, .spread = index});
     filling.all_flows += flows;
     ++filling.spreads;
   }

@@ -1,7 +1,13 @@
 // Links shared among flows as a fluid: every flow as fast as its links allow,
 // the slowest first (max-min fairness), which is what SimGrid's own network
-// model computes. What starts or ends changes only flows that it is connected
-// with over full links; the others are not looked at. It keeps no clock.
+// model computes. It keeps no clock.
+//
+// Rates are right if each flow has its own rate, or is on a full link where
+// nobody is faster: that link holds it. So what starts or ends is solved among
+// those that it meets, with each of them held to the rate that it has; one that
+// loses rate there, or the link that holds it, is opened and those that it
+// meets are taken in. A ring over thousands of links is not looked at when
+// somebody comes or goes on a link that does not hold it.
 //
 // A flow here is a bundle: so many equal flows on each link, at one rate. Bytes
 // and rates are those of each of them. Work that is not a transfer is a flow
@@ -62,26 +68,36 @@ class FluidLinks {
   // All flows are at hand again.
   void Merge();
 
-  // Flows whose rates were looked at so far, again and again.
+  // Flows whose rates were looked at so far, again and again, and links that
+  // one of them asked in search of another that holds it.
   int64_t visits() const { return visits_; }
 
  private:
   static constexpr uint32_t kNone = ~uint32_t{0};
+  static constexpr LinkId kNobody = -1;
   struct Flow {
     uint32_t source = 0;
     uint32_t transfer = 0;
     uint32_t seen = 0;     // by the solution of this number
+    uint32_t solving = 0;  // its place in `flows_in_` when seen
     uint32_t end = kNone;  // its place in `ends_`
+    LinkId held_by = kNobody;
     bool runs = false;
     double left = 0;  // bytes, at since_s
     double since_s = 0;
     double rate = 0;
     double alone = 0;  // its rate where nothing is in its way
-    // Behind each other in `places_`: where it is in the lists of its links.
-    // And in `binding_`: those of its loads that are on links that bind.
+    // Behind each other in `places_`: where it is in the lists of its links,
+    // and where each load is in `binding_`, if at all. There are those of its
+    // loads that are on links that bind.
     uint32_t first_place = 0;
     uint32_t places = 0;   // that it may use
     uint32_t in_pool = 0;  // its place among those of its pool that run
+    uint32_t binding = 0;
+    uint32_t asked = 0;  // of these, last, in search of a link that holds it
+  };
+  struct PlacesOfLoad {
+    uint32_t user = 0;
     uint32_t binding = 0;
   };
   struct Binding {
@@ -149,11 +165,12 @@ class FluidLinks {
   // A flow of the part that is solved, and its loads there.
   struct Solving {
     uint32_t flow = 0;
-    uint32_t first_load = 0;
-    uint32_t last_load = 0;
-    double alone = 0;  // its rate where nothing is in its way
+    uint32_t load = kNone;  // the first; the others hang on it
+    double most = 0;        // its rate where no link of the part is in its way
     double rate = 0;
+    LinkId held_by = kNobody;
     uint32_t spread = kNone;  // then it is this one, and no flow
+    bool open = true;         // else `most` is the rate that it has
   };
   // A link of the part that is solved, with those of its users that are too.
   struct Filling {
@@ -162,15 +179,18 @@ class FluidLinks {
     double had = 0;  // bytes per second, before
     uint32_t users = 0;
     uint32_t spreads = 0;
+    bool whole = false;  // all users are in
     // State of a filling.
     double left = 0;    // bytes per second
     double flows = 0;   // not fixed
     uint32_t open = 0;  // who they are of: a sum of parts may miss 0
     double share = 0;
+    double fastest = 0;      // rate of its users
     bool narrowest = false;  // among all links of all its users
   };
   struct Load {
     uint32_t link;
+    uint32_t next;  // of its flow
     double flows;
   };
 
@@ -189,11 +209,22 @@ class FluidLinks {
 
   void Change(LinkId link);
   void SetBinding(LinkId link);
+  void AddBinding(Flow* flow, LinkId link, uint32_t load, double flows);
+  double FlowsOf(const User& user) const {
+    return loads_[sources_[flows_[user.flow].source].first + user.load].flows;
+  }
   void Remove(uint32_t flow);
   void Solve(double now_s);
   void SolveChanged(double now_s);
-  void Visit(uint32_t flow);
-  void VisitUsers(LinkId link);
+  bool Widen();
+  bool IsHeld(const Solving& solving);
+  bool Holds(LinkId link, double rate) const;
+  void OpenHeldBy(LinkId link);
+  void Open(uint32_t flow);
+  void Enter(uint32_t flow);
+  void AddLoad(const Flow& flow, uint32_t filling, double flows);
+  uint32_t Include(LinkId link);
+  void TakeIn(LinkId link);
   void Fill();
   void SetRate(double now_s, uint32_t flow, double rate);
   // Steps on the heap of ends.
@@ -205,7 +236,7 @@ class FluidLinks {
 
   std::vector<Source> sources_;
   std::vector<LinkLoad> loads_;
-  std::vector<uint32_t> places_;
+  std::vector<PlacesOfLoad> places_;
   std::vector<Binding> binding_;
   std::vector<Flow> flows_;
   std::vector<uint32_t> free_;
@@ -222,7 +253,8 @@ class FluidLinks {
   std::vector<Solving> flows_in_;
   std::vector<Filling> links_in_;
   std::vector<Load> loads_in_;
-  std::vector<LinkId> to_visit_;
+  std::vector<LinkId> to_take_in_;
+  bool holds_ = false;           // else all that is met is opened
   std::vector<LinkId> to_bind_;  // whose spreads have changed
   std::vector<uint32_t> open_;
 };

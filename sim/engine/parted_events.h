@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <vector>
 
@@ -24,9 +23,12 @@ class PartedEvents {
   TimerQueue& timers() { return timers_; }
   // Null: no links.
   FluidLinks* links() { return links_ ? &*links_ : nullptr; }
-  // When the next flow of it ends; infinite when there is none.
-  double NextFlowEnd(double now_s) {
-    return links_ ? links_->NextEnd(now_s) : kNever;
+  // When it goes on; infinite when nothing is left. What starts at one date is
+  // solved together.
+  double NextDate(double now_s) {
+    const double timer_s = timers_.next_s();
+    if (timer_s <= now_s || !links_) return timer_s;
+    return std::min(links_->NextEnd(now_s), timer_s);
   }
 
   // At `now_s`, when all before has happened: runs parts as far as they cannot
@@ -48,7 +50,7 @@ class PartedEvents {
           Enter(part);
           double date_s = from_s;
           while (true) {
-            date_s = std::min(NextFlowEnd(date_s), timers_.next_s());
+            date_s = NextDate(date_s);
             if (!(date_s < horizon_s)) break;
             call(date_s);
           }
@@ -67,8 +69,6 @@ class PartedEvents {
   }
 
  private:
-  static constexpr double kNever = std::numeric_limits<double>::infinity();
-
   void Split(double now_s);
   void Merge();
   void Enter(int part);

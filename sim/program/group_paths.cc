@@ -4,6 +4,7 @@
 #include <functional>
 #include <utility>
 
+#include "absl/types/span.h"
 #include "sim/program/ring_traffic.h"
 #include "sim/topology/mapping.h"
 
@@ -99,10 +100,27 @@ void ForEachGroup(const Network& network, CommGroup kind, int members,
   }
 }
 
-// Messages that a group sends at a time.
-struct Messages {
-  std::vector<std::vector<LinkId>> routes;
+// Messages that a group sends at a time. Groups of experts have thousands: the
+// links of all routes stand behind each other.
+class Messages {
+ public:
   int rings = 1;
+
+  void Add(const Cluster& cluster, int from, int to) {
+    cluster.AddRoute(from, to, &links_);
+    ends_.push_back(links_.size());
+  }
+  size_t size() const { return ends_.size(); }
+  absl::Span<const LinkId> operator[](size_t route) const {
+    const size_t begin = route == 0 ? 0 : ends_[route - 1];
+    return absl::MakeConstSpan(links_).subspan(begin, ends_[route] - begin);
+  }
+  // Of all routes.
+  const std::vector<LinkId>& links() const { return links_; }
+
+ private:
+  std::vector<LinkId> links_;
+  std::vector<size_t> ends_;  // [route] in `links_`
 };
 
 Messages OnRings(const Cluster& cluster, const std::vector<int>& devices) {
@@ -111,8 +129,7 @@ Messages OnRings(const Cluster& cluster, const std::vector<int>& devices) {
   messages.rings = static_cast<int>(orders.size());
   for (const std::vector<int>& order : orders) {
     for (size_t at = 0; at < order.size(); ++at) {
-      messages.routes.push_back(
-          cluster.Route(order[at], order[(at + 1) % order.size()]));
+      messages.Add(cluster, order[at], order[(at + 1) % order.size()]);
     }
   }
   return messages;
@@ -128,7 +145,7 @@ Messages ToAll(const Cluster& cluster, const std::vector<int>& devices,
       const bool same_node =
           cluster.devices()[from].node == cluster.devices()[to].node;
       if (same_node && !inside) continue;
-      messages.routes.push_back(cluster.Route(from, to));
+      messages.Add(cluster, from, to);
     }
   }
   return messages;
@@ -139,12 +156,9 @@ Messages ToAll(const Cluster& cluster, const std::vector<int>& devices,
 double SecondsOfByte(const Cluster& cluster, const Messages& messages,
                      const std::vector<double>& flows) {
   double byte_s = 0;
-  for (const std::vector<LinkId>& route : messages.routes) {
-    for (const LinkId link : route) {
-      if (!IsBetween(cluster.links()[link])) continue;
-      byte_s =
-          std::max(byte_s, flows[link] / cluster.links()[link].bytes_per_s);
-    }
+  for (const LinkId link : messages.links()) {
+    if (!IsBetween(cluster.links()[link])) continue;
+    byte_s = std::max(byte_s, flows[link] / cluster.links()[link].bytes_per_s);
   }
   return byte_s / messages.rings;
 }
@@ -152,7 +166,7 @@ double SecondsOfByte(const Cluster& cluster, const Messages& messages,
 // Latencies that estimates do not know: of links between nodes, or what all
 // links of `cluster` have more than those of `healthy`.
 double LatencyBeyond(const Cluster& cluster, const Cluster* healthy,
-                     const std::vector<LinkId>& route) {
+                     absl::Span<const LinkId> route) {
   double latency_s = 0;
   for (const LinkId link : route) {
     const Link& own = cluster.links()[link];
@@ -169,13 +183,13 @@ double LatencyBeyond(const Cluster& cluster, const Cluster* healthy,
 double RingLatency(const Cluster& cluster, const Cluster* healthy,
                    const Messages& messages) {
   double most_s = 0;
-  const size_t members = messages.routes.size() / messages.rings;
-  for (size_t first = 0; first < messages.routes.size(); first += members) {
+  const size_t members = messages.size() / messages.rings;
+  for (size_t first = 0; first < messages.size(); first += members) {
     double sum_s = 0;
     double least_s = 0;
     for (size_t edge = 0; edge < members; ++edge) {
       const double own_s =
-          LatencyBeyond(cluster, healthy, messages.routes[first + edge]);
+          LatencyBeyond(cluster, healthy, messages[first + edge]);
       sum_s += own_s;
       least_s = edge == 0 ? own_s : std::min(least_s, own_s);
     }
@@ -187,8 +201,8 @@ double RingLatency(const Cluster& cluster, const Cluster* healthy,
 double LongestLatency(const Cluster& cluster, const Cluster* healthy,
                       const Messages& messages) {
   double most_s = 0;
-  for (const std::vector<LinkId>& route : messages.routes) {
-    most_s = std::max(most_s, LatencyBeyond(cluster, healthy, route));
+  for (size_t route = 0; route < messages.size(); ++route) {
+    most_s = std::max(most_s, LatencyBeyond(cluster, healthy, messages[route]));
   }
   return most_s;
 }
@@ -204,9 +218,7 @@ struct FlowsOfKind {
 };
 
 void Count(const Messages& messages, std::vector<double>* flows) {
-  for (const std::vector<LinkId>& route : messages.routes) {
-    for (const LinkId link : route) ++(*flows)[link];
-  }
+  for (const LinkId link : messages.links()) ++(*flows)[link];
 }
 
 FlowsOfKind FlowsOfAll(const Network& network, CommGroup kind, int members) {
@@ -250,13 +262,11 @@ BetweenNodes BetweenOf(const Cluster& cluster, CommGroup kind,
 // The slowest link of `kind` that messages cross.
 double SlowestLink(const Cluster& cluster, const Cluster& healthy,
                    LinkKind kind, const Messages& messages, double slowest) {
-  for (const std::vector<LinkId>& route : messages.routes) {
-    for (const LinkId link : route) {
-      const Link& own = cluster.links()[link];
-      if (own.kind != kind) continue;
-      slowest = std::max(slowest,
-                         healthy.links()[link].bytes_per_s / own.bytes_per_s);
-    }
+  for (const LinkId link : messages.links()) {
+    const Link& own = cluster.links()[link];
+    if (own.kind != kind) continue;
+    slowest =
+        std::max(slowest, healthy.links()[link].bytes_per_s / own.bytes_per_s);
   }
   return slowest;
 }
@@ -338,9 +348,7 @@ std::vector<bool> LinksOfGroups(const Network& network,
   const Cluster& cluster = *network.cluster;
   std::vector<bool> crossed(cluster.links().size(), false);
   const auto take = [&](const Messages& messages) {
-    for (const std::vector<LinkId>& route : messages.routes) {
-      for (const LinkId link : route) crossed[link] = true;
-    }
+    for (const LinkId link : messages.links()) crossed[link] = true;
   };
   for (const CommGroup kind : kCommGroups) {
     ForEachGroup(network, kind, members[static_cast<int>(kind)],

@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <functional>
 #include <limits>
 #include <map>
+#include <queue>
 #include <random>
+#include <utility>
+#include <vector>
 
 #include "tests/support/lowering.h"
 
@@ -171,6 +175,70 @@ TEST_CASE("fluid: what comes and goes, against filling from scratch",
     }
   }
   CHECK(ended > 4000);
+}
+
+// Looks for a flow: rings of four ranks over the cards of all their replicas,
+// which come again and again, and hops from rank to rank that come at any time.
+double LooksOfRings(int replicas) {
+  constexpr int kRanks = 4;
+  constexpr int kRounds = 20;
+  std::vector<std::vector<LinkLoad>> loads(kRanks);
+  const auto card = [&](int rank, int replica) {  // what it sends; behind it,
+    return 2 * (rank * replicas + replica);       // what it gets
+  };
+  for (int rank = 0; rank < kRanks; ++rank) {
+    for (int replica = 0; replica < replicas; ++replica) {
+      loads[rank].push_back({card(rank, replica), 1});
+      loads[rank].push_back({card(rank, replica) + 1, 1});
+      for (const int other : {rank - 1, rank + 1}) {
+        if (other < 0 || other == kRanks) continue;
+        loads.push_back(
+            {{card(rank, replica), 1}, {card(other, replica) + 1, 1}});
+      }
+    }
+  }
+  const auto cluster = ClusterOf(
+      1, std::vector<Link>(2 * kRanks * replicas, Link{.bytes_per_s = 1}), {});
+  FluidLinks links(*cluster, Flows(*cluster, loads));
+  std::mt19937 random(1);
+  std::exponential_distribution<double> some(1.0);
+  using Begin = std::pair<double, uint32_t>;
+  std::priority_queue<Begin, std::vector<Begin>, std::greater<>> begins;
+  for (uint32_t source = 0; source < loads.size(); ++source) {
+    begins.push({2 * some(random), source});
+  }
+  const int64_t all = static_cast<int64_t>(loads.size()) * kRounds;
+  int64_t ended = 0;
+  double now_s = 0;
+  while (ended < all) {
+    const double end_s = links.NextEnd(now_s);
+    if (!begins.empty() && begins.top().first <= end_s) {
+      const auto [begin_s, source] = begins.top();
+      begins.pop();
+      now_s = begin_s;
+      const double bytes = source < kRanks ? 3 : 0.5;
+      links.Start(now_s, static_cast<int>(source),
+                  bytes * (1 + 0.1 * some(random)), source);
+      continue;
+    }
+    now_s = end_s;
+    uint32_t source = 0;
+    while (links.TakeEnded(now_s, &source)) {
+      ++ended;
+      begins.push({now_s + 2 * some(random), source});
+    }
+  }
+  return static_cast<double>(links.visits()) / static_cast<double>(all);
+}
+
+// A hop changes the rate of a ring where it is the one that holds it, and else
+// that of those on its own cards alone.
+TEST_CASE("fluid: work is linear in the members of rings", "[engine]") {
+  const double few = LooksOfRings(16);
+  const double many = LooksOfRings(256);
+  INFO("looks of a flow: " << few << " of 16 members, " << many << " of 256");
+  CHECK(many < 1.5 * few);
+  CHECK(many < 16);
 }
 
 }  // namespace

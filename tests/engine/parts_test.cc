@@ -55,6 +55,7 @@ TEST_CASE("parts: replicas that run one after the other have the same times",
   int compared = 0;
   int apart = 0;
   int flows = 0;
+  int folded = 0;
   for (uint32_t seed = 1; seed <= 1500; ++seed) {
     RandomOptions options;
     options.most_replicas = 8;
@@ -82,8 +83,15 @@ TEST_CASE("parts: replicas that run one after the other have the same times",
     REQUIRE(in_parts.ok() == at_once.ok());
     if (!in_parts.ok()) continue;
     CHECK(Difference(*in_parts, *at_once) <= 1e-9);
-    CHECK(in_parts->simulated_ops == at_once->simulated_ops);
+    if (in_parts->folded == 0) {
+      CHECK(in_parts->simulated_ops == at_once->simulated_ops);
+    } else {
+      CHECK(in_parts->simulated_ops < at_once->simulated_ops);
+      CHECK(program.jitter == nullptr);
+      ++folded;
+    }
     CHECK(at_once->apart == 0);
+    CHECK(at_once->folded == 0);
     // To look for a horizon costs; it is done once in so many events at most.
     const int64_t devices = int64_t{program.pp()} * program.replicas;
     CHECK(in_parts->apart <=
@@ -100,10 +108,87 @@ TEST_CASE("parts: replicas that run one after the other have the same times",
     CHECK(Difference(*simgrid, *at_once) <= 1e-9);
   }
   UNSCOPED_INFO(compared << " programs, " << apart << " apart, " << flows
-                         << " of them with flows");
+                         << " of them with flows, " << folded << " folded");
   CHECK(compared > 600);
   CHECK(apart > 60);
   CHECK(flows > 10);
+  CHECK(folded > 10);
+}
+
+// Pipelines over a fat-tree whose trunks two nodes share, rings at the end.
+std::string OverTrunks(int replicas, const std::string& more = "") {
+  return absl::StrCat(
+      "schedule: {name: 1f1b}\n"
+      "strategy: {pp: 4, dp: ",
+      replicas,
+      ", microbatches: 8, data_parallel: ddp, mapping: [dp-pp]}\n"
+      "system: {shape: fat-tree, nodes: ",
+      replicas / 2,
+      ", devices_per_node: 8, nics_per_node: 4, nvlink: {bandwidth: 450GBps, "
+      "latency: 1us}, nic: {bandwidth: 25GBps, latency: 1us}, params: "
+      "{nodes_per_leaf: 2, oversubscription: 2}}\n"
+      "costs: {uniform: {forward: 5ms, backward: 10ms}, hop_bytes: 64MiB, "
+      "gradient_bytes: 1GB}\niterations: 2\n",
+      more);
+}
+
+// Groups of experts of one node each.
+std::string OfExperts(int replicas, const std::string& more = "") {
+  return absl::StrCat(
+      "model: {preset: moe-tiny, hidden: 4096}\n"
+      "strategy: {pp: 2, ep: 4, dp: ",
+      replicas,
+      ", microbatches: 4, data_parallel: ddp}\n"
+      "system: {preset: dgx-h100, nodes: ",
+      replicas / 4, ", devices_per_node: 8}\niterations: 2\n", more);
+}
+
+std::string Sharded(int replicas, const std::string& more = "") {
+  return absl::StrCat(
+      "model: {preset: llama3-8b}\nschedule: {name: zb-h1}\n"
+      "strategy: {pp: 4, dp: ",
+      replicas,
+      ", microbatches: 8, data_parallel: fsdp}\n"
+      "system: {preset: dgx-h100, nodes: ",
+      replicas / 2, "}\niterations: 2\n", more);
+}
+
+RunSummary RunOf(const std::string& yaml, int least_in_parts) {
+  const PreparedRun run = testing::Prepared(yaml);
+  const absl::StatusOr<Program> program = LowerRun(run);
+  INFO(program.status());
+  REQUIRE(program.ok());
+  const auto summary =
+      RunOnFluidClock(*program, {.least_in_parts = least_in_parts});
+  INFO(summary.status());
+  REQUIRE(summary.ok());
+  return *summary;
+}
+
+TEST_CASE("parts: those that do the same run once, with the same times",
+          "[engine]") {
+  const std::string slow = "slow: {links: ['node3*2']}\n";
+  for (const std::string& yaml :
+       {OverTrunks(64), OverTrunks(64, slow), OfExperts(16),
+        OfExperts(16, slow), Sharded(16), Sharded(16, slow)}) {
+    INFO(yaml);
+    const RunSummary once = RunOf(yaml, 1);
+    const RunSummary all = RunOf(yaml, kNever);
+    CHECK(Difference(once, all) <= 1e-9);
+    CHECK(all.folded == 0);
+    CHECK(all.flows + all.timers > 0);
+    CHECK(once.folded > 0);
+    CHECK(once.simulated_ops < all.simulated_ops);
+  }
+}
+
+TEST_CASE("parts: in lock-step more replicas are no more events", "[engine]") {
+  for (const auto& yaml_of : {OverTrunks, OfExperts, Sharded}) {
+    const RunSummary few = RunOf(yaml_of(64, ""), 1);
+    const RunSummary many = RunOf(yaml_of(256, ""), 1);
+    CHECK(few.timers + few.flows > 0);
+    CHECK(many.timers + many.flows == few.timers + few.flows);
+  }
 }
 
 // Links of many speeds, on which more than two transfers meet. Here a number

@@ -4,7 +4,6 @@
 #include <set>
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "sim/base/error_parts.h"
@@ -15,7 +14,9 @@
 namespace pipewright {
 namespace {
 
-// FNV-1a of 128 bits (http://www.isthe.com/chongo/tech/comp/fnv).
+// FNV-1a of 128 bits (http://www.isthe.com/chongo/tech/comp/fnv), its halves
+// mixed as MurmurHash3 does in the end (github.com/aappleby/smhasher), so that
+// sums of such hashes do not meet.
 class LongHash {
  public:
   void Add(absl::string_view text) {
@@ -24,19 +25,52 @@ class LongHash {
     }
     hash_ = (hash_ ^ 0x1f) * kPrime;
   }
-  PointHash bytes() const {
-    PointHash bytes;
-    for (size_t index = 0; index < bytes.size(); ++index) {
-      bytes[index] = static_cast<uint8_t>(hash_ >> (8 * index));
-    }
-    return bytes;
+  absl::uint128 Value() const {
+    uint64_t high = absl::Uint128High64(hash_);
+    uint64_t low = absl::Uint128Low64(hash_);
+    low += high;
+    high += low;
+    low = Mixed(low);
+    high = Mixed(high);
+    low += high;
+    high += low;
+    return absl::MakeUint128(high, low);
   }
 
  private:
-  using Wide = unsigned __int128;
-  static constexpr Wide kPrime = (Wide{1} << 88) + 0x13b;
-  Wide hash_ = (Wide{0x6c62272e07bb0142} << 64) + 0x62b821756295c58d;
+  static constexpr absl::uint128 kPrime =
+      absl::MakeUint128(uint64_t{1} << 24, 0x13b);
+  static uint64_t Mixed(uint64_t half) {
+    half = (half ^ half >> 33) * 0xff51afd7ed558ccd;
+    half = (half ^ half >> 33) * 0xc4ceb9fe1a85ec53;
+    return half ^ half >> 33;
+  }
+  absl::uint128 hash_ =
+      absl::MakeUint128(0x6c62272e07bb0142, 0x62b821756295c58d);
 };
+
+PointHash BytesOf(absl::uint128 hash) {
+  PointHash bytes;
+  for (size_t index = 0; index < bytes.size(); ++index) {
+    bytes[index] = static_cast<uint8_t>(absl::Uint128Low64(hash >> 8 * index));
+  }
+  return bytes;
+}
+
+// Fields whose value may be the path of a file.
+bool MayNameFile(absl::string_view path) {
+  for (const char* field : {"schedule.file", "system.file", "model.hf",
+                            "costs.profile", "costs.analytic.device",
+                            "costs.analytic.silicon", "sequences.lengths"}) {
+    if (path == field) return true;
+  }
+  return false;
+}
+
+RunConfig OnEngine(RunConfig config, const std::string& engine) {
+  if (!config.engine) config.engine = engine;
+  return config;
+}
 
 // The name of the axis and its value, in front of what is wrong with it.
 absl::Status AtAxis(const SweepAxis& axis, int32_t choice,
@@ -69,6 +103,7 @@ absl::StatusOr<SweepPoints> SweepPoints::Create(SweepBase base, SweepGrid grid,
   PW_RETURN_IF_ERROR(points.ReadDigests(points.base_config_, context));
   PW_RETURN_IF_ERROR(points.ReadValues(context));
   points.composes_ = points.Composes();
+  points.base_hash_ = points.SumOf(points.base_config_);
   return points;
 }
 
@@ -128,7 +163,9 @@ SweepPoints::Patch SweepPoints::PatchTo(RunConfig config) const {
     if (config.origins.count(path) == 0) patch.origins_gone.push_back(path);
   }
   for (const ConfigField& field : ConfigFields()) {
-    if (!SameField(field, config, base_config_)) patch.fields.push_back(&field);
+    if (SameField(field, config, base_config_)) continue;
+    patch.fields.push_back(&field);
+    patch.hash += HashOfField(field, config) - HashOfField(field, base_config_);
   }
   patch.notes = config.notes != base_config_.notes;
   patch.config = std::make_shared<const RunConfig>(std::move(config));
@@ -197,35 +234,49 @@ bool SweepPoints::Composes() const {
 }
 
 absl::StatusOr<RunConfig> SweepPoints::At(const SweepChoices& choices) const {
-  absl::StatusOr<RunConfig> config =
-      composes_ ? absl::StatusOr<RunConfig>(Compose(choices)) : Read(choices);
-  if (config.ok() && !config->engine) config->engine = engine_;
-  return config;
+  if (composes_) return OnEngine(Compose(choices), engine_);
+  PW_ASSIGN_OR_RETURN(RunConfig config, Read(choices));
+  return OnEngine(std::move(config), engine_);
+}
+
+// 0 if it is not given. A file is what it holds, and an engine what runs.
+absl::uint128 SweepPoints::HashOfField(const ConfigField& field,
+                                       const RunConfig& config) const {
+  absl::uint128 sum = 0;
+  const auto add = [&sum](absl::string_view path, absl::string_view value) {
+    LongHash hash;
+    hash.Add(path);
+    hash.Add(value);
+    sum += hash.Value();
+  };
+  if (field.kind == FieldKind::kPairs) {
+    for (const auto& [key, value] : PairsOf(field, config)) {
+      add(absl::StrCat(field.path, ".", key), value);
+    }
+  } else if (IsGiven(field, config)) {
+    const std::string value = ValueOf(field, config);
+    const auto file = digest_of_file_.find(value);
+    add(field.path, file != digest_of_file_.end() && MayNameFile(field.path)
+                        ? file->second
+                        : value);
+  } else if (absl::string_view(field.path) == "engine") {
+    add(field.path, engine_);
+  }
+  return sum;
+}
+
+absl::uint128 SweepPoints::SumOf(const RunConfig& config) const {
+  LongHash version;
+  version.Add(absl::StrCat("version ", kModelVersion));
+  absl::uint128 sum = version.Value();
+  for (const ConfigField& field : ConfigFields()) {
+    sum += HashOfField(field, config);
+  }
+  return sum;
 }
 
 PointHash SweepPoints::HashOf(const RunConfig& config) const {
-  LongHash hash;
-  hash.Add(absl::StrCat("version ", kModelVersion));
-  std::vector<InputField> inputs = InputFields(config);
-  if (inputs.empty()) {
-    hash.Add(ToString(config));
-    return hash.bytes();
-  }
-  RunConfig named = config;
-  const auto rename = [this](std::optional<std::string>* path) {
-    if (!*path) return;
-    const auto known = digest_of_file_.find(**path);
-    if (known != digest_of_file_.end()) *path = known->second;
-  };
-  rename(&named.schedule.file);
-  rename(&named.system.file);
-  rename(&named.model.hf);
-  rename(&named.costs.profile);
-  rename(&named.costs.analytic_device);
-  rename(&named.costs.analytic_silicon);
-  rename(&named.sequences.lengths);
-  hash.Add(ToString(named));
-  return hash.bytes();
+  return BytesOf(SumOf(config));
 }
 
 PointHash SweepPoints::HashOfRefused(const SweepChoices& choices) const {
@@ -233,7 +284,19 @@ PointHash SweepPoints::HashOfRefused(const SweepChoices& choices) const {
   hash.Add(absl::StrCat("version ", kModelVersion, " refused"));
   hash.Add(ToString(base_config_));
   hash.Add(AxesJson(choices));
-  return hash.bytes();
+  return BytesOf(hash.Value());
+}
+
+PointHash SweepPoints::HashAt(const SweepChoices& choices) const {
+  if (!composes_) {
+    const absl::StatusOr<RunConfig> config = At(choices);
+    return config.ok() ? HashOf(*config) : HashOfRefused(choices);
+  }
+  absl::uint128 sum = base_hash_;
+  for (size_t axis = 0; axis < choices.size(); ++axis) {
+    if (choices[axis] >= 0) sum += patches_[axis][choices[axis]].hash;
+  }
+  return BytesOf(sum);
 }
 
 std::string SweepPoints::AxesJson(const SweepChoices& choices) const {
@@ -267,20 +330,6 @@ std::string SweepPoints::AxesJson(const SweepChoices& choices) const {
     }
   }
   return text + "}";
-}
-
-PointHash HashOfText(const std::string& text) {
-  PointHash hash{};
-  if (text.size() != 2 * hash.size()) return hash;
-  const std::string bytes = absl::HexStringToBytes(text);
-  std::copy(bytes.begin(), bytes.end(), hash.begin());
-  return hash;
-}
-
-std::string HashText(const PointHash& hash) {
-  std::string text;
-  for (const uint8_t byte : hash) absl::StrAppendFormat(&text, "%02x", byte);
-  return text;
 }
 
 }  // namespace pipewright

@@ -1,6 +1,7 @@
 // From the choices of a grid to the configuration of that point, and to the
 // hash that it is stored under. Each value of each axis is read once; a point
-// copies the base and the few fields that its values change.
+// copies the base and the few fields that its values change, and its hash takes
+// nothing but a sum over them.
 #pragma once
 
 #include <array>
@@ -8,9 +9,11 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/numeric/int128.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "sim/analysis/sweep/grid.h"
@@ -55,6 +58,8 @@ class SweepPoints {
   // that does not exist (At fails) is hashed by its choices.
   PointHash HashOf(const RunConfig& config) const;
   PointHash HashOfRefused(const SweepChoices& choices) const;
+  // The same of the point with these choices.
+  PointHash HashAt(const SweepChoices& choices) const;
 
   // {"strategy.tp":2,"schedule.name":"zb-h1"}; axes without a value are left
   // out.
@@ -65,7 +70,8 @@ class SweepPoints {
   struct Patch {
     std::shared_ptr<const RunConfig> config;
     std::vector<const ConfigField*> fields;
-    bool notes = false;  // of reading, too
+    absl::uint128 hash = 0;  // of these fields, beyond that of the base's
+    bool notes = false;      // of reading, too
     std::vector<std::pair<std::string, ConfigOrigin>> origins;
     std::vector<std::string> origins_gone;
   };
@@ -76,19 +82,19 @@ class SweepPoints {
   Patch PatchTo(RunConfig config) const;
   bool Composes() const;
   RunConfig Compose(const SweepChoices& choices) const;
+  absl::uint128 HashOfField(const ConfigField& field,
+                            const RunConfig& config) const;
+  absl::uint128 SumOf(const RunConfig& config) const;
 
   SweepBase base_;
   SweepGrid grid_;
   std::string engine_;
   RunConfig base_config_;
+  absl::uint128 base_hash_ = 0;
   std::vector<std::vector<Patch>> patches_;  // [axis][choice]
   // Do the patches of several axes give what reading all gives?
   bool composes_ = false;
   std::map<std::string, std::string> digest_of_file_;
 };
-
-std::string HashText(const PointHash& hash);
-// Hash by 32 hexadecimal digits; by another text one that no point has.
-PointHash HashOfText(const std::string& text);
 
 }  // namespace pipewright

@@ -234,6 +234,59 @@ absl::StatusOr<std::set<std::string>> SweepReader::TimeUnits(
   }
 }
 
+absl::Status SweepReader::VisitHeadlines(
+    const std::function<void(const SweepHeadline&)>& visit) const {
+  PW_ASSIGN_OR_RETURN(
+      const auto select,
+      database_->Prepare(
+          "SELECT id, hash, sweep, status, exit, reason, time_unit, "
+          "coalesce(iteration_s, iteration_units), tokens_per_s FROM point "
+          "WHERE model_version = ?"));
+  select->BindInteger(0, kModelVersion);
+  const auto real = [&select](int column) {
+    return select->IsNull(column) ? std::nullopt
+                                  : std::optional<double>(select->Real(column));
+  };
+  while (true) {
+    PW_ASSIGN_OR_RETURN(const bool found, select->Step());
+    if (!found) return absl::OkStatus();
+    SweepHeadline row = {.id = select->Integer(0),
+                         .hash = {},
+                         .sweep = select->Integer(2),
+                         .status = std::string(select->Text(3)),
+                         .exit = static_cast<int>(select->Integer(4)),
+                         .reason = std::string(select->Text(5)),
+                         .time_unit = std::string(select->Text(6)),
+                         .iteration_s = real(7),
+                         .tokens_per_s = real(8)};
+    const absl::string_view bytes = select->Text(1);
+    if (bytes.size() != row.hash.size()) continue;
+    std::copy(bytes.begin(), bytes.end(), row.hash.begin());
+    visit(row);
+  }
+}
+
+absl::StatusOr<int64_t> SweepReader::LastSweep() const {
+  return database_->Integer("SELECT coalesce(max(id), 0) FROM sweep");
+}
+
+absl::StatusOr<std::pair<Json, Json>> SweepReader::AxesAndReport(
+    int64_t id) const {
+  PW_ASSIGN_OR_RETURN(
+      const auto select,
+      database_->Prepare("SELECT axes, shape, leaves FROM point WHERE id = ?"));
+  select->BindInteger(0, id);
+  std::pair<Json, Json> row;
+  PW_ASSIGN_OR_RETURN(const bool found, select->Step());
+  if (!found) return row;
+  row.first = ParseJson(select->Text(0)).value_or(Json());
+  const auto shape = shapes_.find(select->Integer(1));
+  if (shape == shapes_.end()) return row;
+  const Json leaves = ParseJson(select->Text(2)).value_or(Json());
+  if (leaves.is_array()) row.second = JoinTree(shape->second, leaves);
+  return row;
+}
+
 absl::StatusOr<int64_t> SweepReader::other_versions() const {
   return database_->Integer(absl::StrCat(
       "SELECT count(*) FROM point WHERE model_version <> ", kModelVersion));

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "sim/analysis/sweep/cell.h"
 #include "sim/analysis/sweep/database.h"
+#include "sim/analysis/sweep/points.h"
 #include "sim/base/json.h"
 
 namespace pipewright {
@@ -33,6 +35,20 @@ struct SweepRow {
   std::vector<SweepCell> cells;  // one a column asked for
   // The report of `simulate --json`, null without one. Only while visited.
   std::function<Json()> report;
+};
+
+// What of a row of this version is found without a look at its report.
+struct SweepHeadline {
+  int64_t id = 0;
+  PointHash hash;
+  int64_t sweep = 0;      // the call that has run it
+  std::string status;     // "ok", as SweepRow
+  int exit = 0;
+  std::string reason;
+  std::string time_unit;  // "" without a report
+  // In units of a pass where time_unit says so.
+  std::optional<double> iteration_s;
+  std::optional<double> tokens_per_s;
 };
 
 class SweepReader {
@@ -62,6 +78,14 @@ class SweepReader {
 
   // What the times of rows with a report are in.
   absl::StatusOr<std::set<std::string>> TimeUnits(bool all_versions) const;
+  // A row takes a microsecond or two; in any order.
+  absl::Status VisitHeadlines(
+      const std::function<void(const SweepHeadline&)>& visit) const;
+  // The last call that wrote into the file.
+  absl::StatusOr<int64_t> LastSweep() const;
+  // Axes and report of the row with this id; null without a report.
+  absl::StatusOr<std::pair<Json, Json>> AxesAndReport(int64_t id) const;
+
   // How many rows are of another model version; of this one.
   absl::StatusOr<int64_t> other_versions() const;
   absl::StatusOr<int64_t> rows() const;

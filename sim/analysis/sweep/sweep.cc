@@ -25,11 +25,6 @@ struct FirstBytes {
   }
 };
 
-PointHash HashAt(const SweepPoints& points, const SweepChoices& choices) {
-  const absl::StatusOr<RunConfig> config = points.At(choices);
-  return config.ok() ? points.HashOf(*config) : points.HashOfRefused(choices);
-}
-
 void Count(PointStatus status, SweepCounts* counts) {
   switch (status) {
     case PointStatus::kOk:
@@ -86,7 +81,7 @@ class SweepRun {
         return;
       }
       ++counts_.points;
-      const PointHash hash = HashAt(points_, walk_.choices());
+      const PointHash hash = points_.HashAt(walk_.choices());
       if (watch_.walked) watch_.walked(hash);
       if (store_.Has(hash) || !under_way_.insert(hash).second) {
         ++counts_.earlier;
@@ -159,7 +154,7 @@ GridCounts CountPoints(const SweepPoints& points,
   absl::flat_hash_set<PointHash, FirstBytes> seen;
   while (walk.Next()) {
     ++counts.points;
-    const PointHash hash = HashAt(points, walk.choices());
+    const PointHash hash = points.HashAt(walk.choices());
     if (!has(hash) && seen.insert(hash).second) ++counts.missing;
   }
   return counts;

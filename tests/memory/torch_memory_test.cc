@@ -5,12 +5,10 @@
 #include <vector>
 
 #include "sim/memory/schedule_memory.h"
-#include "tests/support/schedules.h"
+#include "tests/support/lowering.h"
 
 namespace pipewright::torch_memory_test {
 namespace {
-
-using testing::Registered;
 
 constexpr int64_t kHidden = 64;
 constexpr int64_t kTokens = 32;

@@ -21,7 +21,7 @@ namespace pipewright {
 
 // To be raised whenever the results of any run change: rows of other versions
 // are kept and marked, and their points are run again.
-inline constexpr int kModelVersion = 13;
+inline constexpr int kModelVersion = 14;
 
 // What all points have in common: a configuration with its layers.
 struct SweepBase {

@@ -222,9 +222,9 @@ StageMemory BuildStageMemory(const ModelSpec& model,
     if (has_head) {
       // 16 bit. [numerics, bytes]
       constexpr double kLogit = 2;
-      stage.logits =
-          std::llround(kLogit * training.tokens() *
-                       static_cast<double>(model.vocabulary) / training.tp);
+      stage.logits = std::llround(kLogit * training.tokens() *
+                                  static_cast<double>(model.vocabulary) *
+                                  blocks.back().part / training.tp);
     } else {
       // What it gives to the next stage stays until its backward.
       stage.per_microbatch = stage.boundary;

@@ -132,12 +132,11 @@ class StartBounds {
     const int weights = room.WeightsBefore(k);
     ForEarlier(rank, k, [&](int j) {
       const int forwards = std::max(0, k + 1 - j - room.whole());
-      start = std::max({start,
-                        forward_[rank][j] + (k + 1 - j) * own.forward +
-                            (k - j) * own.backward_input,
-                        backward_[rank][j] + (k - j) * own.backward_input +
-                            forwards * own.forward +
-                            std::max(0, weights - j) * own.backward_weight});
+      const int64_t back = (k - j) * own.backward_input +
+                           std::max(0, weights - j) * own.backward_weight;
+      start =
+          std::max({start, forward_[rank][j] + (k + 1 - j) * own.forward + back,
+                    backward_[rank][j] + forwards * own.forward + back});
     });
     backward_[rank][k] = start;
   }

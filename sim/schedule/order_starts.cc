@@ -16,7 +16,7 @@ using Weights = CyclicPattern::Weights;
 
 // Periods grow by this part of themselves, up to so much above what the bound
 // lets a microbatch take.
-constexpr int64_t kPeriodSteps = 1000;
+constexpr int64_t kPeriodSteps = 300;
 constexpr double kLongestPeriod = 1.6;
 // Patterns whose orders are timed; neighbours often have the same.
 constexpr int kTimedPatterns = 12;

@@ -7,8 +7,8 @@
 namespace pipewright {
 namespace {
 
-constexpr PassKind kKinds[] = {PassKind::kForward, PassKind::kBackwardInput,
-                               PassKind::kBackwardWeight};
+constexpr PassKind kPassesOfKinds[] = {
+    PassKind::kForward, PassKind::kBackwardInput, PassKind::kBackwardWeight};
 
 }  // namespace
 
@@ -72,9 +72,10 @@ Schedule OrderTask::ToSchedule(absl::string_view name,
     builder.Reserve(rank, std::ssize(orders[rank]));
     for (const int pass : orders[rank]) {
       const int kind = KindOf(pass);
-      builder.Add(rank,
-                  kind == 1 && !splits ? PassKind::kBackwardFull : kKinds[kind],
-                  MicrobatchOf(pass), placement.ChunkOf(StageOf(pass)));
+      builder.Add(
+          rank,
+          kind == 1 && !splits ? PassKind::kBackwardFull : kPassesOfKinds[kind],
+          MicrobatchOf(pass), placement.ChunkOf(StageOf(pass)));
     }
   }
   return std::move(builder).Finish();

@@ -15,9 +15,8 @@ namespace {
 
 constexpr int64_t kAllOf = 33;
 constexpr int64_t kNoEnd = 1 << 20;
-// A search takes as long as it is told to.
-constexpr char kSteps[] = "steps";
-constexpr int64_t kMostSteps = 64;
+// A search takes as long as it is told to, and a seed is as good as another.
+constexpr int64_t kMostOfSearch = 4;
 constexpr char kTime[] = "TIME";
 
 struct Range {
@@ -59,8 +58,9 @@ std::vector<std::string> LegalValuesOf(const ParamInfo& param,
   const std::optional<Range> range = RangeOf(param, sizes);
   if (param.legal == kTime) return {"1ms", "0.001s"};
   if (!range) return absl::StrSplit(param.legal, '|');
+  const bool is_of_search = param.key == "steps" || param.key == "seed";
   const int64_t high =
-      range->high.value_or(param.key == kSteps ? kMostSteps : kNoEnd);
+      range->high.value_or(is_of_search ? kMostOfSearch : kNoEnd);
   std::vector<std::string> values;
   for (int64_t value = range->low; value <= high;) {
     values.push_back(absl::StrCat(value));

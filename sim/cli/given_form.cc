@@ -158,9 +158,10 @@ absl::StatusOr<GivenForm> FormOf(const std::string& given) {
     return Result(given, "a trace", "diagnose, compare");
   }
   if (absl::EndsWith(given, ".json")) {
-    return KeysOfJsonText(*text).contains("iteration_s")
-               ? Result(given, "a report", "plot")
-               : FormOfJson(*text);
+    if (KeysOfJsonText(*text).contains("iteration_s")) {
+      return Result(given, "a report", "plot");
+    }
+    return FormOfJson(*text);
   }
   if (EndsInAny(given, {".yaml", ".yml"})) return FormOfYaml(*text);
   return LooksLikeArguments(*text) ? GivenForm::kFramework

@@ -99,6 +99,15 @@ bool IsHubName(const std::string& given) {
                             ".pbtxt", ".sh", ".bash", ".toml", ".py"});
 }
 
+// What a verb has written is none of the forms; others read it.
+absl::Status Result(const std::string& given, absl::string_view what,
+                    absl::string_view verbs) {
+  return BadValue("CONFIG", given,
+                  absl::StrCat("a model, a configuration or a framework's "
+                               "file; this is ",
+                               what, " (pipewright ", verbs, ")"));
+}
+
 // One word for a preset and for something in the working folder.
 void NoteBoth(const std::string& word, GivenForm form,
               std::vector<std::string>* notes) {
@@ -139,10 +148,21 @@ absl::StatusOr<GivenForm> FormOf(const std::string& given) {
   if (EndsInAny(given, {".txtpb", ".textproto", ".pbtxt"})) {
     return GivenForm::kConfiguration;
   }
+  if (EndsInAny(given, {".sqlite", ".db"})) {
+    return Result(given, "a file of sweep", "plot");
+  }
   // Whoever reads a configuration says what is wrong with the file.
   const absl::StatusOr<std::string> text = ReadHead(given);
   if (!text.ok()) return GivenForm::kConfiguration;
-  if (absl::EndsWith(given, ".json")) return FormOfJson(*text);
+  if (absl::StrContains(*text, "\"traceEvents\"")) {
+    return Result(given, "a trace", "diagnose, compare");
+  }
+  if (absl::EndsWith(given, ".json")) {
+    if (KeysOfJsonText(*text).contains("iteration_s")) {
+      return Result(given, "a report", "plot");
+    }
+    return FormOfJson(*text);
+  }
   if (EndsInAny(given, {".yaml", ".yml"})) return FormOfYaml(*text);
   return LooksLikeArguments(*text) ? GivenForm::kFramework
                                    : GivenForm::kConfiguration;

@@ -17,21 +17,32 @@
 namespace pipewright {
 namespace {
 
+constexpr size_t kMostNotes = 40;
+constexpr size_t kMostReasons = 5;
+
 std::string JsonText(const Json& object) {
   return absl::StrCat(object.dump(2), "\n");
 }
 
-// Numbers within it do not tell a text apart: "dp 8, which fills one node".
+// Numbers do not tell texts apart, "dp 8, which fills one node", but those of
+// names do, "zb-h1", "gpt-1.7b".
 std::string WithoutNumbers(absl::string_view text) {
   std::string folded;
+  bool in_name = false;
+  bool in_number = false;
   for (const char letter : text) {
     const bool is_digit = absl::ascii_isdigit(letter);
-    const bool follows = !folded.empty() && folded.back() == '#';
-    if (is_digit || (follows && (letter == '.' || letter == ','))) {
-      if (!follows) folded += '#';
-    } else {
-      folded += letter;
+    const bool joins = letter == '.' || letter == ',';
+    if (is_digit && !in_name) {
+      if (!in_number) folded += '#';
+      in_number = true;
+      continue;
     }
+    if (joins && in_number) continue;
+    in_number = false;
+    in_name = absl::ascii_isalnum(letter) || letter == '-' || letter == '_' ||
+              (letter == '.' && in_name);
+    folded += letter;
   }
   return folded;
 }
@@ -80,19 +91,32 @@ void CountedTexts::Add(const std::string& text) {
   row.others += row.text != text;
 }
 
-std::vector<std::string> CountedTexts::Lines(int64_t all) const {
+std::vector<std::string> CountedTexts::Lines(int64_t all, size_t most) const {
+  std::vector<const Row*> shown;
+  for (const Row& row : rows_) shown.push_back(&row);
+  if (shown.size() > most) {
+    std::stable_sort(shown.begin(), shown.end(),
+                     [](const Row* one, const Row* other) {
+                       return one->points > other->points;
+                     });
+    shown.resize(most);
+  }
   std::vector<std::string> lines;
-  for (const Row& row : rows_) {
+  for (const Row* const row : shown) {
     const std::string which =
-        row.points < all ? absl::StrCat(row.points, " of ", all, " points")
-        : all == 1       ? "the only point"
-                         : absl::StrCat("all ", all, " points");
+        row->points < all ? absl::StrCat(row->points, " of ", all, " points")
+        : all == 1        ? "the only point"
+                          : absl::StrCat("all ", all, " points");
     lines.push_back(absl::StrCat(
         which,
-        row.others == 0
+        row->others == 0
             ? ""
-            : absl::StrCat(" (", row.others, " of them with other numbers)"),
-        ": ", row.text));
+            : absl::StrCat(" (", row->others, " of them with other numbers)"),
+        ": ", row->text));
+  }
+  if (shown.size() < rows_.size()) {
+    lines.push_back(absl::StrCat(rows_.size() - shown.size(),
+                                 " others, which the rows have"));
   }
   return lines;
 }
@@ -111,7 +135,7 @@ absl::Status OwnRows::Verdict() const {
   if (rows == 0 || refusals.points() < rows) return absl::OkStatus();
   const std::string message =
       absl::StrCat("no point of the sweep can run; ",
-                   absl::StrJoin(refusals.Lines(rows), "; "));
+                   absl::StrJoin(refusals.Lines(rows, kMostReasons), "; "));
   return only_orders_refused ? absl::FailedPreconditionError(message)
                              : absl::InvalidArgumentError(message);
 }
@@ -201,9 +225,9 @@ absl::Status SweepVerb::PrintResults(const SweepCounts& counts) const {
                       SweepReader::Open(database));
   PW_ASSIGN_OR_RETURN(const OwnRows own, ReadOwnRows(*reader));
   const absl::Status verdict = own.Verdict();
-  PrintWarnings(own.notes.Lines(own.run_now));
+  PrintWarnings(own.notes.Lines(own.run_now, kMostNotes));
   if (verdict.ok()) {
-    for (const std::string& line : own.refusals.Lines(own.rows)) {
+    for (const std::string& line : own.refusals.Lines(own.rows, kMostReasons)) {
       PrintWarnings({absl::StrCat("refused: ", line)});
     }
   }

@@ -42,7 +42,7 @@ class BestList {
 };
 
 // What points say, each text once; those that differ by their numbers alone are
-// one.
+// one. Numbers of names count.
 class CountedTexts {
  public:
   void Add(const std::string& text);
@@ -51,8 +51,9 @@ class CountedTexts {
     for (const Row& row : rows_) points += row.points;
     return points;
   }
-  // "all 6 points: ...", "2 of 6 points (1 of them with other numbers): ...".
-  std::vector<std::string> Lines(int64_t all) const;
+  // "all 6 points: ...", "2 of 6 points (1 of them with other numbers): ...";
+  // of more than `most` those that most points say.
+  std::vector<std::string> Lines(int64_t all, size_t most) const;
   // [{"text", "points", "with_other_numbers"}].
   Json ToJson() const;
 

@@ -115,6 +115,23 @@ TEST_CASE("given: what is neither a file nor a model is refused", "[cli]") {
   CHECK(absl::StrContains(twice.err, "beside --model"));
 }
 
+TEST_CASE("given: what a verb has written is told from a configuration",
+          "[cli]") {
+  const TemporaryFolder folder;
+  const std::string report = folder.Path("report.json");
+  const std::string trace = folder.Path("trace.json");
+  const Words words = {"simulate", "--pp", "2",    "--microbatches", "4",
+                       "--json",   "-o",   report, "--trace",        trace};
+  REQUIRE(RunHere(words).exit_code == 0);
+  for (const auto& [path, said] : {std::pair(report, "a report (pipewright "),
+                                   std::pair(trace, "a trace (pipewright ")}) {
+    const BinaryResult run = RunHere({"simulate", path});
+    INFO(run.err);
+    CHECK(run.exit_code == 2);
+    CHECK(absl::StrContains(run.err, said));
+  }
+}
+
 TEST_CASE("given: of a preset and a file of its name one is taken, and said",
           "[cli]") {
   const TemporaryFolder folder;

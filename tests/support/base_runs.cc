@@ -275,7 +275,7 @@ std::vector<BaseRun> Runs() {
        "schedule: {name: po-f}\n"
        "model: {preset: gpt-tiny}\n"
        "system: {preset: dgx-a100}\n"
-       "strategy: {pp: 4, vpp: 2, microbatches: 8}\n"
+       "strategy: {pp: 4, vpp: 2, dp: 1, microbatches: 8}\n"
        "costs: {TIMES, hop_bytes: 1MiB}\nengine: simgrid\n"},
       {"given ratio",
        "schedule: {name: po-h}\n"
@@ -345,7 +345,7 @@ std::vector<BaseRun> Runs() {
        "schedule: {name: dualpipe}\n"
        "model: {preset: gpt-tiny}\n"
        "system: {preset: dgx-h100}\n"
-       "strategy: {pp: 4, microbatches: 8}\n"
+       "strategy: {pp: 4, dp: 1, microbatches: 8}\n"
        "costs: {TIMES, pair_factor: 0.8}\nengine: fast\n"},
       {"files",
        "schedule: {file: FOLDER/plain.pws}\n"

@@ -3,9 +3,9 @@
 // that the command prints; arrays are NumPy's, one record a row.
 //
 // Threads: each call works on a thread of its own, without the interpreter's
-// lock, while the caller looks for signals. Ctrl-C ends a plan and a sweep
-// between two points, a run at its engine's next sign of progress; what cannot
-// be ended early (the planner of a schedule) is waited for.
+// lock, while the caller looks for signals. Ctrl-C ends a plan between two
+// points, runs of an engine at its next sign of progress; what cannot be ended
+// early (the planner of a schedule) is waited for.
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
@@ -74,6 +74,16 @@ std::string KeywordOf(absl::string_view flag) {
              : std::string(flag);
 }
 
+// Without the place of a field in a dict, which is one line without a name.
+std::string Shown(absl::string_view text) {
+  return absl::StrReplaceAll(text, {{absl::StrCat(kDict, ":1: "), ""},
+                                    {absl::StrCat(kDict, ": "), ""}});
+}
+Texts Shown(Texts texts) {
+  for (std::string& text : texts) text = Shown(text);
+  return texts;
+}
+
 // Raises pipewright.Error with the parts that are known.
 [[noreturn]] void Raise(const absl::Status& status) {
   ErrorParts parts = PartsOf(status);
@@ -88,8 +98,7 @@ std::string KeywordOf(absl::string_view flag) {
     parts.file.reset();
     parts.line.reset();
   }
-  message = absl::StrReplaceAll(message, {{absl::StrCat(kDict, ":1: "), ""},
-                                          {absl::StrCat(kDict, ": "), ""}});
+  message = Shown(message);
   using py::literals::operator""_a;
   const py::object type = py::module_::import("pipewright").attr("Error");
   const py::object error =
@@ -214,7 +223,7 @@ std::string Simulated(const Given& given) {
         };
         PW_ASSIGN_OR_RETURN(const SimulatedRun run,
                             Simulate(config, &context, options));
-        return ReportToJson(run.report);
+        return Shown(ReportToJson(run.report));
       });
 }
 
@@ -342,7 +351,7 @@ std::pair<py::array, Texts> Timeline(const Given& given, bool whole) {
                   return std::tie(one.rank, one.start_s) <
                          std::tie(other.rank, other.start_s);
                 });
-            made.second = run.warnings();
+            made.second = Shown(run.warnings());
             return made;
           });
   return {ArrayOf(std::move(rows),
@@ -414,7 +423,7 @@ std::tuple<std::string, py::array, Texts> Ordered(const std::string& name,
         PW_RETURN_IF_ERROR(run.limit());
         const Schedule& schedule = *run.schedule.written;
         return Made(ScheduleToJson(schedule), RowsOf(schedule),
-                    IdleInSchedule(config, run));
+                    Shown(IdleInSchedule(config, run)));
       });
   return {std::move(json),
           ArrayOf(std::move(rows),
@@ -450,7 +459,7 @@ std::pair<std::string, Texts> Checked(const std::string& file,
     }
     PW_ASSIGN_OR_RETURN(const RunConfig config, Read(given));
     PW_ASSIGN_OR_RETURN(CheckedSchedule checked, CheckSchedule(asked, config));
-    return Made(checked.report->dump(), std::move(checked.warnings));
+    return Made(checked.report->dump(), Shown(std::move(checked.warnings)));
   });
 }
 
@@ -490,7 +499,7 @@ std::string Planned(const Given& given, const Texts& fixed,
         if (verdict.code() == absl::StatusCode::kInvalidArgument) {
           return verdict;
         }
-        return PlanToJson(outcome);
+        return Shown(PlanToJson(outcome));
       });
 }
 
@@ -516,7 +525,7 @@ class Sweep {
                           "no point is left; allowed: filters that keep "
                           "some");
       }
-      return SweepVerb::WarningsOf(*points_);
+      return Shown(SweepVerb::WarningsOf(*points_));
     });
     walk_ = std::make_unique<GridWalk>(&points_->grid(), points_->base());
     // SimGrid's runs are child processes: one at a time.
@@ -604,7 +613,9 @@ class Sweep {
   }
 
   std::string RowOfPoint(const SweepChoices& choices) {
-    const PointResult result = EvaluatePoint(*points_, choices, &context_);
+    StoppableProgress progress(&stop_);
+    const PointResult result =
+        EvaluatePoint(*points_, choices, &context_, &progress);
     const Json report = result.shape.empty()
                             ? Json()
                             : JoinTree(ParseJson(result.shape).value(),
@@ -616,7 +627,7 @@ class Sweep {
         {"engine", result.engine},
         {"axes", ParseJson(result.axes).value()},
         {"report", report}};
-    return row.dump();
+    return Shown(row.dump());
   }
 
   RunContext context_;

@@ -9,6 +9,7 @@ import os
 import pathlib
 import pickle
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -450,7 +451,9 @@ class Package(Folder):
         self.assertEqual(failed, 0, "".join(said))
 
     def test_a_wheel_works_in_a_fresh_environment(self):
-        source = os.environ["PIPEWRIGHT_WHEEL_SOURCE"]
+        source = self.folder / "source"
+        shutil.copytree(os.environ["PIPEWRIGHT_WHEEL_SOURCE"], source,
+                        ignore=shutil.ignore_patterns("build", "*.egg-info"))
         pip = ["-m", "pip", "--disable-pip-version-check", "--quiet"]
         offline = ["--no-index", "--no-build-isolation"]
         subprocess.run([sys.executable, *pip, "wheel", *offline, "-w",

@@ -3,9 +3,9 @@
 // that the command prints; arrays are NumPy's, one record a row.
 //
 // Threads: each call works on a thread of its own, without the interpreter's
-// lock, while the caller looks for signals. Ctrl-C ends a plan and a sweep
-// between two points, a run at its engine's next sign of progress; what cannot
-// be ended early (the planner of a schedule) is waited for.
+// lock, while the caller looks for signals. Ctrl-C ends a plan between two
+// points, runs of an engine at its next sign of progress; what cannot be ended
+// early (the planner of a schedule) is waited for.
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
@@ -14,12 +14,15 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -74,6 +77,16 @@ std::string KeywordOf(absl::string_view flag) {
              : std::string(flag);
 }
 
+// Without the place of a field in a dict, which is one line without a name.
+std::string Shown(absl::string_view text) {
+  return absl::StrReplaceAll(text, {{absl::StrCat(kDict, ":1: "), ""},
+                                    {absl::StrCat(kDict, ": "), ""}});
+}
+Texts Shown(Texts texts) {
+  for (std::string& text : texts) text = Shown(text);
+  return texts;
+}
+
 // Raises pipewright.Error with the parts that are known.
 [[noreturn]] void Raise(const absl::Status& status) {
   ErrorParts parts = PartsOf(status);
@@ -88,8 +101,7 @@ std::string KeywordOf(absl::string_view flag) {
     parts.file.reset();
     parts.line.reset();
   }
-  message = absl::StrReplaceAll(message, {{absl::StrCat(kDict, ":1: "), ""},
-                                          {absl::StrCat(kDict, ": "), ""}});
+  message = Shown(message);
   using py::literals::operator""_a;
   const py::object type = py::module_::import("pipewright").attr("Error");
   const py::object error =
@@ -214,192 +226,182 @@ std::string Simulated(const Given& given) {
         };
         PW_ASSIGN_OR_RETURN(const SimulatedRun run,
                             Simulate(config, &context, options));
-        return ReportToJson(run.report);
+        return Shown(ReportToJson(run.report));
       });
 }
 
-// Characters that NumPy keeps of a name; the longest is "reduce-scatter".
-constexpr size_t kNameLength = 16;
-using Name = char32_t[kNameLength];
-
-void SetName(absl::string_view text, Name* name) {
-  std::copy_n(text.begin(), std::min(text.size(), kNameLength), *name);
-}
-
-// One field of a record of NumPy's, as numpy.dtype describes it.
-struct Column {
-  const char* name;
-  const char* format;
-  size_t offset;
-};
-
-template <typename Row>
-py::array ArrayOf(std::vector<Row> rows, const std::vector<Column>& columns) {
-  py::list names;
-  py::list formats;
-  py::list offsets;
-  for (const Column& column : columns) {
-    names.append(column.name);
-    formats.append(column.format);
-    offsets.append(column.offset);
-  }
-  const py::dtype type(names, formats, offsets, sizeof(Row));
-  auto* const kept = new std::vector<Row>(std::move(rows));
-  const py::capsule owner(
-      kept, [](void* held) { delete static_cast<std::vector<Row>*>(held); });
-  return py::array(type, {static_cast<py::ssize_t>(kept->size())},
-                   {static_cast<py::ssize_t>(sizeof(Row))}, kept->data(),
-                   owner);
-}
-
-constexpr char kInt[] = "<i4";
-constexpr char kReal[] = "<f8";
-constexpr char kText[] = "<U16";
-static_assert(kNameLength == 16);
-
-struct TimelineRow {
+// A record of the arrays, for an operation of a run or a pass of a schedule.
+// Numbers of a pass are -1 where it is of none.
+struct Record {
   double start_s = 0;
   double end_s = 0;
   double bytes = 0;
   int32_t rank = 0;
-  int32_t replica = 0;
-  int32_t iteration = 0;
+  int32_t position = 0;
   int32_t stage = -1;
   int32_t chunk = -1;
   int32_t microbatch = -1;
   int32_t slice = -1;
   int32_t direction = -1;
-  Name kind = {};
-};
+  int32_t joint = 0;
+  int32_t replica = 0;
+  int32_t iteration = 0;
+  char32_t kind[16] = {};  // the longest is "reduce-scatter"
 
-TimelineRow RowOf(const TraceOp& op) {
-  TimelineRow row = {.start_s = op.start_s,
+  void Take(Pass pass, int stage_of_pass) {
+    stage = stage_of_pass;
+    chunk = pass.chunk();
+    microbatch = pass.microbatch();
+    slice = pass.slice();
+    direction = pass.direction();
+    joint = pass.joint_with_next();
+  }
+  void SetKind(absl::string_view name) {
+    std::copy_n(name.begin(), std::min(name.size(), std::size(kind)), kind);
+  }
+};
+using Records = std::vector<Record>;
+
+// Fields of a record, as numpy.dtype has them.
+struct Column {
+  const char* name;
+  const char* format;
+  size_t offset;
+};
+constexpr Column kColumns[] = {
+    {"rank", "<i4", offsetof(Record, rank)},
+    {"position", "<i4", offsetof(Record, position)},
+    {"kind", "<U16", offsetof(Record, kind)},
+    {"stage", "<i4", offsetof(Record, stage)},
+    {"chunk", "<i4", offsetof(Record, chunk)},
+    {"microbatch", "<i4", offsetof(Record, microbatch)},
+    {"slice", "<i4", offsetof(Record, slice)},
+    {"direction", "<i4", offsetof(Record, direction)},
+    {"joint", "<i4", offsetof(Record, joint)},
+    {"start_s", "<f8", offsetof(Record, start_s)},
+    {"end_s", "<f8", offsetof(Record, end_s)},
+    {"bytes", "<f8", offsetof(Record, bytes)},
+    {"replica", "<i4", offsetof(Record, replica)},
+    {"iteration", "<i4", offsetof(Record, iteration)}};
+
+py::array ArrayOf(Records records, const std::set<std::string>& left_out) {
+  py::list names;
+  py::list formats;
+  py::list offsets;
+  for (const Column& column : kColumns) {
+    if (left_out.count(column.name) > 0) continue;
+    names.append(column.name);
+    formats.append(column.format);
+    offsets.append(column.offset);
+  }
+  const py::dtype type(names, formats, offsets, sizeof(Record));
+  auto* const kept = new Records(std::move(records));
+  const py::capsule owner(
+      kept, [](void* held) { delete static_cast<Records*>(held); });
+  return py::array(type, {static_cast<py::ssize_t>(kept->size())},
+                   {static_cast<py::ssize_t>(sizeof(Record))}, kept->data(),
+                   owner);
+}
+
+// All operations, or those of the first iteration and of one replica of each
+// class.
+class RecordSink : public TraceSink {
+ public:
+  explicit RecordSink(bool whole) : whole_(whole) {}
+
+  // Error: kInvalidArgument for more than an array should hold.
+  absl::Status Admit(const Program& program) {
+    first_ = program.FirstReplicas();
+    const std::vector<int> replicas = program.ReplicasOfClasses();
+    double all = 0;
+    for (int index = 0; index < program.num_classes(); ++index) {
+      const auto ops = static_cast<double>(program.dp_class(index).num_ops());
+      all += whole_ ? ops * replicas[index] * program.iterations : ops;
+    }
+    if (all <= kMostRecords) return absl::OkStatus();
+    return BadValue("timeline", absl::StrCat(all, " operations"),
+                    absl::StrCat(kMostRecords,
+                                 " (fewer microbatches or replicas, or "
+                                 "without whole=True)"));
+  }
+
+  void OnOp(const TraceOp& op) override {
+    const bool is_wanted =
+        whole_ || (op.iteration == 0 && std::find(first_.begin(), first_.end(),
+                                                  op.replica) != first_.end());
+    if (!is_wanted) return;
+    Record record = {.start_s = op.start_s,
                      .end_s = op.end_s,
                      .bytes = op.bytes,
                      .rank = op.rank,
                      .replica = op.replica,
                      .iteration = op.iteration};
-  if (op.stage >= 0) {
-    row.stage = op.stage;
-    row.chunk = op.pass.chunk();
-    row.microbatch = op.pass.microbatch();
-    row.slice = op.pass.slice();
-    row.direction = op.pass.direction();
+    if (op.stage >= 0) record.Take(op.pass, op.stage);
+    record.SetKind(op.kind == OpKind::kPass ? PassKindName(op.pass.kind())
+                                            : OpKindName(op.kind));
+    records_.push_back(record);
   }
-  SetName(op.kind == OpKind::kPass ? PassKindName(op.pass.kind())
-                                   : OpKindName(op.kind),
-          &row.kind);
-  return row;
-}
 
-constexpr double kMostRows = 20'000'000;
+  // By rank, then by start.
+  Records Sorted() && {
+    std::stable_sort(records_.begin(), records_.end(),
+                     [](const Record& one, const Record& other) {
+                       return std::tie(one.rank, one.start_s) <
+                              std::tie(other.rank, other.start_s);
+                     });
+    return std::move(records_);
+  }
 
-// Operations of the first iteration and of one replica of each class, or of
-// all iterations and replicas; by rank, then by start.
+ private:
+  static constexpr double kMostRecords = 20'000'000;
+  const bool whole_;
+  std::vector<int> first_;
+  Records records_;
+};
+
+// The array and the run's warnings.
 std::pair<py::array, Texts> Timeline(const Given& given, bool whole) {
-  auto [rows, warnings] =
-      RunUnlocked<std::pair<std::vector<TimelineRow>, Texts>>(
-          [&](const Stop& stop)
-              -> absl::StatusOr<std::pair<std::vector<TimelineRow>, Texts>> {
-            PW_ASSIGN_OR_RETURN(const RunConfig config, Read(given));
-            RunContext context;
-            StoppableProgress progress(&stop);
-            std::vector<int> first;
-            SampledTrace trace(
-                [&](const TraceOp& op) {
-                  return whole || (op.iteration == 0 &&
-                                   std::find(first.begin(), first.end(),
-                                             op.replica) != first.end());
-                },
-                static_cast<size_t>(kMostRows));
-            SimulateOptions options = {.trace = &trace, .progress = &progress};
-            options.admit = [&](const PreparedRun&, const Program& program) {
-              first = program.FirstReplicas();
-              const std::vector<int> replicas = program.ReplicasOfClasses();
-              double all = 0;
-              for (int index = 0; index < program.num_classes(); ++index) {
-                const auto ops =
-                    static_cast<double>(program.dp_class(index).num_ops());
-                all += whole ? ops * replicas[index] * program.iterations : ops;
-              }
-              return all <= kMostRows
-                         ? absl::OkStatus()
-                         : BadValue("timeline",
-                                    absl::StrCat(all, " operations"),
-                                    absl::StrCat(kMostRows,
-                                                 " (fewer microbatches, or "
-                                                 "without whole=True)"));
-            };
-            PW_ASSIGN_OR_RETURN(const SimulatedRun run,
-                                Simulate(config, &context, options));
-            std::pair<std::vector<TimelineRow>, Texts> made;
-            made.first.reserve(trace.ops().size());
-            for (const TraceOp& op : trace.ops())
-              made.first.push_back(RowOf(op));
-            std::stable_sort(
-                made.first.begin(), made.first.end(),
-                [](const TimelineRow& one, const TimelineRow& other) {
-                  return std::tie(one.rank, one.start_s) <
-                         std::tie(other.rank, other.start_s);
-                });
-            made.second = run.warnings();
-            return made;
-          });
-  return {ArrayOf(std::move(rows),
-                  {{"rank", kInt, offsetof(TimelineRow, rank)},
-                   {"kind", kText, offsetof(TimelineRow, kind)},
-                   {"stage", kInt, offsetof(TimelineRow, stage)},
-                   {"chunk", kInt, offsetof(TimelineRow, chunk)},
-                   {"microbatch", kInt, offsetof(TimelineRow, microbatch)},
-                   {"slice", kInt, offsetof(TimelineRow, slice)},
-                   {"direction", kInt, offsetof(TimelineRow, direction)},
-                   {"start_s", kReal, offsetof(TimelineRow, start_s)},
-                   {"end_s", kReal, offsetof(TimelineRow, end_s)},
-                   {"bytes", kReal, offsetof(TimelineRow, bytes)},
-                   {"replica", kInt, offsetof(TimelineRow, replica)},
-                   {"iteration", kInt, offsetof(TimelineRow, iteration)}}),
+  using Made = std::pair<Records, Texts>;
+  auto [records, warnings] =
+      RunUnlocked<Made>([&](const Stop& stop) -> absl::StatusOr<Made> {
+        PW_ASSIGN_OR_RETURN(const RunConfig config, Read(given));
+        RunContext context;
+        StoppableProgress progress(&stop);
+        RecordSink sink(whole);
+        SimulateOptions options = {.trace = &sink, .progress = &progress};
+        options.admit = [&](const PreparedRun&, const Program& program) {
+          return sink.Admit(program);
+        };
+        PW_ASSIGN_OR_RETURN(const SimulatedRun run,
+                            Simulate(config, &context, options));
+        return Made(std::move(sink).Sorted(), Shown(run.warnings()));
+      });
+  return {ArrayOf(std::move(records), {"position", "joint"}),
           std::move(warnings)};
 }
 
-struct PassRow {
-  int32_t rank = 0;
-  int32_t position = 0;
-  int32_t stage = 0;
-  int32_t chunk = 0;
-  int32_t microbatch = 0;
-  int32_t slice = 0;
-  int32_t direction = 0;
-  int32_t joint = 0;
-  Name kind = {};
-};
-
-std::vector<PassRow> RowsOf(const Schedule& schedule) {
-  std::vector<PassRow> rows;
-  rows.reserve(static_cast<size_t>(schedule.num_passes()));
+// In the order of each rank.
+Records RecordsOf(const Schedule& schedule) {
+  Records records;
+  records.reserve(static_cast<size_t>(schedule.num_passes()));
   for (int rank = 0; rank < schedule.pp(); ++rank) {
     int position = 0;
     for (const Pass pass : schedule.order(rank)) {
-      PassRow row = {.rank = rank,
-                     .position = position++,
-                     .stage = schedule.placement.StageOf(rank, pass.chunk(),
-                                                         pass.direction()),
-                     .chunk = pass.chunk(),
-                     .microbatch = pass.microbatch(),
-                     .slice = pass.slice(),
-                     .direction = pass.direction(),
-                     .joint = pass.joint_with_next()};
-      SetName(PassKindName(pass.kind()), &row.kind);
-      rows.push_back(row);
+      Record record = {.rank = rank, .position = position++};
+      record.Take(pass, schedule.placement.StageOf(rank, pass.chunk(),
+                                                   pass.direction()));
+      record.SetKind(PassKindName(pass.kind()));
+      records.push_back(record);
     }
   }
-  return rows;
+  return records;
 }
 
 // The JSON form of the order, its passes, warnings.
 std::tuple<std::string, py::array, Texts> Ordered(const std::string& name,
                                                   const Given& given) {
-  using Made = std::tuple<std::string, std::vector<PassRow>, Texts>;
-  auto [json, rows, warnings] =
+  using Made = std::tuple<std::string, Records, Texts>;
+  auto [json, records, warnings] =
       RunUnlocked<Made>([&](const Stop&) -> absl::StatusOr<Made> {
         std::vector<ConfigEdit> extra;
         if (!name.empty()) {
@@ -413,20 +415,12 @@ std::tuple<std::string, py::array, Texts> Ordered(const std::string& name,
         PW_ASSIGN_OR_RETURN(const PreparedRun run, Prepare(config));
         PW_RETURN_IF_ERROR(run.limit());
         const Schedule& schedule = *run.schedule.written;
-        return Made(ScheduleToJson(schedule), RowsOf(schedule),
-                    IdleInSchedule(config, run));
+        return Made(ScheduleToJson(schedule), RecordsOf(schedule),
+                    Shown(IdleInSchedule(config, run)));
       });
   return {std::move(json),
-          ArrayOf(std::move(rows),
-                  {{"rank", kInt, offsetof(PassRow, rank)},
-                   {"position", kInt, offsetof(PassRow, position)},
-                   {"kind", kText, offsetof(PassRow, kind)},
-                   {"stage", kInt, offsetof(PassRow, stage)},
-                   {"chunk", kInt, offsetof(PassRow, chunk)},
-                   {"microbatch", kInt, offsetof(PassRow, microbatch)},
-                   {"slice", kInt, offsetof(PassRow, slice)},
-                   {"direction", kInt, offsetof(PassRow, direction)},
-                   {"joint", kInt, offsetof(PassRow, joint)}}),
+          ArrayOf(std::move(records),
+                  {"start_s", "end_s", "bytes", "replica", "iteration"}),
           std::move(warnings)};
 }
 
@@ -450,7 +444,7 @@ std::pair<std::string, Texts> Checked(const std::string& file,
     }
     PW_ASSIGN_OR_RETURN(const RunConfig config, Read(given));
     PW_ASSIGN_OR_RETURN(CheckedSchedule checked, CheckSchedule(asked, config));
-    return Made(checked.report->dump(), std::move(checked.warnings));
+    return Made(checked.report->dump(), Shown(std::move(checked.warnings)));
   });
 }
 
@@ -490,7 +484,7 @@ std::string Planned(const Given& given, const Texts& fixed,
         if (verdict.code() == absl::StatusCode::kInvalidArgument) {
           return verdict;
         }
-        return PlanToJson(outcome);
+        return Shown(PlanToJson(outcome));
       });
 }
 
@@ -516,7 +510,7 @@ class Sweep {
                           "no point is left; allowed: filters that keep "
                           "some");
       }
-      return SweepVerb::WarningsOf(*points_);
+      return Shown(SweepVerb::WarningsOf(*points_));
     });
     walk_ = std::make_unique<GridWalk>(&points_->grid(), points_->base());
     // SimGrid's runs are child processes: one at a time.
@@ -604,7 +598,9 @@ class Sweep {
   }
 
   std::string RowOfPoint(const SweepChoices& choices) {
-    const PointResult result = EvaluatePoint(*points_, choices, &context_);
+    StoppableProgress progress(&stop_);
+    const PointResult result =
+        EvaluatePoint(*points_, choices, &context_, &progress);
     const Json report = result.shape.empty()
                             ? Json()
                             : JoinTree(ParseJson(result.shape).value(),
@@ -616,7 +612,7 @@ class Sweep {
         {"engine", result.engine},
         {"axes", ParseJson(result.axes).value()},
         {"report", report}};
-    return row.dump();
+    return Shown(row.dump());
   }
 
   RunContext context_;

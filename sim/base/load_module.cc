@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <stdlib.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include <string>
@@ -21,16 +22,17 @@ std::string BinaryFolder() {
   return whole.substr(0, whole.rfind('/') + 1);
 }
 
-// Folder of the library that this code is part of, which another program may
-// have loaded; "" when not known, and where it is part of a binary that was
-// found along PATH.
+// Folder of the library that this code is part of, where another program has
+// loaded it; "" for our own program.
 std::string OwnFolder() {
-  Dl_info info;
-  if (dladdr(reinterpret_cast<const void*>(&BinaryFolder), &info) == 0 ||
-      info.dli_fname == nullptr) {
+  Dl_info own;
+  Dl_info program;
+  const auto* const entry = reinterpret_cast<const void*>(getauxval(AT_ENTRY));
+  if (dladdr(reinterpret_cast<const void*>(&BinaryFolder), &own) == 0 ||
+      dladdr(entry, &program) == 0 || own.dli_fbase == program.dli_fbase) {
     return "";
   }
-  const std::string whole = info.dli_fname;
+  const std::string whole = own.dli_fname;
   return whole.substr(0, whole.rfind('/') + 1);
 }
 
@@ -42,8 +44,7 @@ absl::StatusOr<void*> LoadModule(const Module& module, absl::string_view help) {
       absl::StrCat(BinaryFolder(), "../", module.library),
       absl::StrCat(BinaryFolder(), "../lib/pipewright/", module.library),
       module.library};
-  const std::string own = OwnFolder();
-  if (!own.empty() && own != BinaryFolder()) {
+  if (const std::string own = OwnFolder(); !own.empty()) {
     candidates.insert(candidates.begin(), own + module.library);
   }
   // A user who names a file wants that one and no other.

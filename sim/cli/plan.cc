@@ -281,7 +281,7 @@ absl::StatusOr<PlanRequest> PlanRequestOf(RunConfig base,
 absl::StatusOr<double> PlanSeconds(const std::string& time) {
   if (time.empty()) return 0;
   const absl::StatusOr<double> seconds = ParseQuantity(time, Unit::kTime);
-  PW_RETURN_IF_ERROR(Prefix("--time", seconds.status()));
+  PW_RETURN_IF_ERROR(InField("--time", seconds.status()));
   if (*seconds <= 0 || *seconds > kMostTime_s) {
     return BadValue("--time", time, "more than 0s, at most 1e9s");
   }

@@ -45,10 +45,10 @@ void TakeReport(const SimulatedRun& run, PointResult* result) {
 }
 
 void Simulated(const RunConfig& config, RunContext* context,
-               PointResult* result) {
+               Progress* progress, PointResult* result) {
   try {
     const absl::StatusOr<SimulatedRun> run =
-        Simulate(config, context, {.interval = true});
+        Simulate(config, context, {.progress = progress, .interval = true});
     run.ok() ? TakeReport(*run, result) : TakeError(run.status(), result);
   } catch (const std::exception& error) {
     TakeError(absl::InternalError(absl::StrCat("exception: ", error.what())),
@@ -137,7 +137,8 @@ const char* NameOf(PointStatus status) {
 }
 
 PointResult EvaluatePoint(const SweepPoints& points,
-                          const SweepChoices& choices, RunContext* context) {
+                          const SweepChoices& choices, RunContext* context,
+                          Progress* progress) {
   PointResult result;
   result.axes = points.AxesJson(choices);
   const absl::StatusOr<RunConfig> config = points.At(choices);
@@ -148,7 +149,7 @@ PointResult EvaluatePoint(const SweepPoints& points,
   }
   result.engine = config->engine.value_or("");
   result.seed = config->costs.seed;
-  Simulated(*config, context, &result);
+  Simulated(*config, context, progress, &result);
   return result;
 }
 

@@ -11,6 +11,8 @@
 
 namespace pipewright {
 
+class Progress;
+
 enum class PointStatus : uint8_t {
   kOk,
   kMisfit,   // over memory or another limit; the report is there
@@ -43,9 +45,11 @@ struct PointResult {
   std::string leaves;
 };
 
-// Runs the point on its engine. It never fails: what goes wrong is the result.
+// Runs the point on its engine. It never fails: what goes wrong is the result,
+// also what `progress` throws to end a run. `progress` may be null.
 PointResult EvaluatePoint(const SweepPoints& points,
-                          const SweepChoices& choices, RunContext* context);
+                          const SweepChoices& choices, RunContext* context,
+                          Progress* progress = nullptr);
 
 // The row of a point that gave none.
 PointResult LostPoint(const SweepPoints& points, const SweepChoices& choices,

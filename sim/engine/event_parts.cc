@@ -27,23 +27,13 @@ class Sets {
 }  // namespace
 
 ReplicaParts::ReplicaParts(const Program& program, const EngineOptions& options,
-                           bool folds, const EventChannels& channels,
-                           const EventMeetings& meetings,
-                           const PassExchanges& exchanges,
-                           const SharedTransfers& sharing,
-                           TrafficSources* sources)
+                           const TrafficSources& sources,
+                           const SharedTransfers& sharing)
     : program_(program) {
-  if (!CanBeApart(options, *sources)) return;
-  FindParts(*sources, sharing);
-  if (folds && count_ > 1 && program.jitter == nullptr &&
-      sources->AnyShared()) {
-    Fold({program, *sources, channels, meetings, exchanges}, sources);
-  }
-  if (MeetInHooks()) {
-    count_ = 1;
-  } else {
-    FindMeetings();
-  }
+  if (!CanBeApart(options, sources)) return;
+  FindParts(sources, sharing);
+  FindMeetings();
+  meet_in_hooks_ = MeetInHooks();
 }
 
 // Otherwise replicas meet in ways that are not looked at here.
@@ -66,7 +56,6 @@ bool ReplicaParts::CanBeApart(const EngineOptions& options,
   return true;
 }
 
-// Then they do so all the time.
 bool ReplicaParts::MeetInHooks() const {
   for (int index = 0; index < program_.num_classes(); ++index) {
     for (const RankProgram& rank : program_.dp_class(index).ranks) {
@@ -117,6 +106,9 @@ void ReplicaParts::FindParts(const TrafficSources& sources,
 // Parts that run are numbered anew.
 void ReplicaParts::Fold(const AlikeParts::Planned& planned,
                         TrafficSources* sources) {
+  if (count_ == 1 || program_.jitter != nullptr || !sources->AnyShared()) {
+    return;
+  }
   const AlikeParts alike(planned, part_of_replica_, part_of_link_);
   stand_ins_ = alike.stand_ins();
   std::vector<int> number_of(count_, -1);

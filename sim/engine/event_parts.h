@@ -34,16 +34,16 @@ struct EventTrial {
 
 class ReplicaParts {
  public:
-  // `sources` are planned; those of several replicas forget links of replicas
-  // that do not run.
-  ReplicaParts(const Program& program, const EngineOptions& options, bool folds,
-               const EventChannels& channels, const EventMeetings& meetings,
-               const PassExchanges& exchanges, const SharedTransfers& sharing,
-               TrafficSources* sources);
+  // `sources` are planned.
+  ReplicaParts(const Program& program, const EngineOptions& options,
+               const TrafficSources& sources, const SharedTransfers& sharing);
+  // Finds parts of a run in lock-step that do the same, and has one of them
+  // run. Sources of several replicas forget the links of the others.
+  void Fold(const AlikeParts::Planned& planned, TrafficSources* sources);
 
   // Those of two parts share no link with each other but in collectives of
   // several replicas. 1: nothing is known to be apart.
-  int count() const { return count_; }
+  int count() const { return meet_in_hooks_ ? 1 : count_; }
   int PartOf(int replica) const { return part_of_replica_[replica]; }
   // The replica that runs in the place of this one, or itself.
   int StandInOf(int replica) const {
@@ -101,13 +101,13 @@ class ReplicaParts {
                   const TrafficSources& sources) const;
   bool MeetInHooks() const;
   void FindParts(const TrafficSources& sources, const SharedTransfers& sharing);
-  void Fold(const AlikeParts::Planned& planned, TrafficSources* sources);
   void FindMeetings();
   double EarliestMeeting(const Place& place, double now_s, double latest_s,
                          int* blocks) const;
 
   const Program& program_;
   int count_ = 1;
+  bool meet_in_hooks_ = false;  // then they do so all the time
   // Empty if there is one part.
   std::vector<int> part_of_replica_;
   std::vector<int> part_of_link_;          // -1: of none

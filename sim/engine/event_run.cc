@@ -48,9 +48,12 @@ EventRun::EventRun(const Program& program, const EngineOptions& options,
                &channels_, &meetings_, &transfers_, &timers_),
       compute_(program, options, &channels_, &transfers_, &streams_,
                &exchanges_, &iterations_, &record_, &timers_),
-      parts_(program, options, trial.folds, channels_, meetings_, exchanges_,
-             transfers_.sharing(), &sources_) {
-  LeaveOutFolded();
+      parts_(program, options, sources_, transfers_.sharing()) {
+  if (trial.folds) {
+    parts_.Fold({program, sources_, channels_, meetings_, exchanges_},
+                &sources_);
+    LeaveOutFolded();
+  }
   if (program.interference != nullptr) {
     beside_ = std::make_unique<BesideEvents>(program, &timers_);
   }

@@ -86,7 +86,7 @@ void FluidLinks::Start(double now_s, int number, double bytes,
     SharedLink& link = links_[own.link];
     places_[flow.first_place + load].user =
         static_cast<uint32_t>(link.users.size());
-    link.users.push_back({index, load});
+    link.users.push_back({index, flow.first_place + load});
     link.wanted_per_s += own.flows * source.bytes_per_s;
     if (link.binds) {
       AddBinding(&flow, own.link, load, own.flows);
@@ -114,11 +114,11 @@ void FluidLinks::SetBinding(LinkId number) {
     Flow& flow = flows_[user.flow];
     if (link.binds) {
       const double flows = FlowsOf(user);
-      AddBinding(&flow, number, user.load, flows);
+      AddBinding(&flow, number, LoadOf(user), flows);
       link.used_per_s += flows * flow.rate;
       continue;
     }
-    const uint32_t place = places_[flow.first_place + user.load].binding;
+    const uint32_t place = places_[user.place].binding;
     const Binding moved = binding_[flow.first_place + --flow.binding];
     binding_[flow.first_place + place] = moved;
     places_[flow.first_place + moved.load].binding = place;
@@ -141,7 +141,7 @@ void FluidLinks::Remove(uint32_t index) {
     const uint32_t place = places_[flow.first_place + load].user;
     const User moved = link.users.back();
     link.users[place] = moved;
-    places_[flows_[moved.flow].first_place + moved.load].user = place;
+    places_[moved.place].user = place;
     link.users.pop_back();
     const bool idle = link.users.empty();  // then rounding is forgotten
     link.wanted_per_s =

@@ -138,21 +138,22 @@ class FluidLinks {
   };
   struct User {
     uint32_t flow;
-    uint32_t load;  // which of the flow's
+    uint32_t place;  // of its load, in `places_`
   };
-  struct SharedLink {
+  // What each start and end looks at is one cache line.
+  struct alignas(64) SharedLink {
     std::vector<User> users;
     double bytes_per_s = 0;
     double wanted_per_s = 0;  // by all users at full speed
     double used_per_s = 0;    // while it binds
-    uint32_t seen = 0;
-    uint32_t index = 0;  // in `links_in_` when seen
-    bool changed = false;
-    bool is_full = false;  // by the last solution
-    uint32_t first_spread = 0;
-    uint32_t last_spread = 0;
     double spread_per_s = 0;  // wanted by pools, as they have been told
     bool binds = false;       // keeps somebody from full speed, perhaps
+    bool is_full = false;     // by the last solution
+    bool changed = false;
+    uint32_t seen = 0;
+    uint32_t index = 0;  // in `links_in_` when seen
+    uint32_t first_spread = 0;
+    uint32_t last_spread = 0;
     bool Binds() const;
   };
   struct End {
@@ -210,8 +211,12 @@ class FluidLinks {
   void Change(LinkId link);
   void SetBinding(LinkId link);
   void AddBinding(Flow* flow, LinkId link, uint32_t load, double flows);
+  uint32_t LoadOf(const User& user) const {
+    return user.place - flows_[user.flow].first_place;
+  }
   double FlowsOf(const User& user) const {
-    return loads_[sources_[flows_[user.flow].source].first + user.load].flows;
+    return loads_[sources_[flows_[user.flow].source].first + LoadOf(user)]
+        .flows;
   }
   void Remove(uint32_t flow);
   void Solve(double now_s);

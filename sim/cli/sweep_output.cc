@@ -62,8 +62,8 @@ std::string AxesText(const Json& axes) {
 }  // namespace
 
 bool BestList::Wants(std::optional<double> value) const {
-  return value && (rows_.size() < kMostShown ||
-                   Order(*value) < rows_.back().first);
+  return value &&
+         (rows_.size() < kMostShown || Order(*value) < rows_.back().first);
 }
 
 void BestList::Offer(std::optional<double> value, const std::string& text) {
@@ -182,8 +182,7 @@ absl::StatusOr<OwnRows> SweepVerb::ReadOwnRows(
   const std::string unit_of_pass = TimeUnitName(/*in_units=*/true);
   absl::Status status;
   PW_RETURN_IF_ERROR(reader.VisitHeadlines([&](const SweepHeadline& row) {
-    if (!status.ok() ||
-        !std::binary_search(own.begin(), own.end(), row.hash)) {
+    if (!status.ok() || !std::binary_search(own.begin(), own.end(), row.hash)) {
       return;
     }
     ++rows.rows;

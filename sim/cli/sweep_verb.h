@@ -71,7 +71,7 @@ class CountedTexts {
 // be of another base.
 struct OwnRows {
   int64_t rows = 0;
-  int64_t run_now = 0;  // of them, which alone say notes
+  int64_t run_now = 0;                        // of them, which alone say notes
   std::map<std::string, int64_t> reports_in;  // by their unit of time
   CountedTexts notes;
   CountedTexts refusals;

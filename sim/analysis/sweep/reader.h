@@ -41,8 +41,8 @@ struct SweepRow {
 struct SweepHeadline {
   int64_t id = 0;
   PointHash hash;
-  int64_t sweep = 0;      // the call that has run it
-  std::string status;     // "ok", as SweepRow
+  int64_t sweep = 0;   // the call that has run it
+  std::string status;  // "ok", as SweepRow
   int exit = 0;
   std::string reason;
   std::string time_unit;  // "" without a report

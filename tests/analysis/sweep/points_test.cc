@@ -11,6 +11,7 @@
 #include "sim/base/file.h"
 #include "sim/cost/device.h"
 #include "tests/support/run_binary.h"
+#include "tests/support/text_base.h"
 
 namespace pipewright::points_test {
 namespace {
@@ -30,7 +31,7 @@ absl::StatusOr<SweepPoints> PointsOfAxes(const Strings& axes,
   for (const std::string& text : axes) {
     grid.axes.push_back(AxisOfText(text).value());
   }
-  return SweepPoints::Create({.text = base, .source = "base.yaml"},
+  return SweepPoints::Create(testing::TextBase(base, "base.yaml"),
                              std::move(grid), "fast", context);
 }
 

@@ -24,6 +24,7 @@
 #include "sim/config/run_context.h"
 #include "sim/run/simulated_run.h"
 #include "tests/support/run_binary.h"
+#include "tests/support/text_base.h"
 
 namespace pipewright::pool_test {
 namespace {
@@ -41,7 +42,7 @@ SweepPoints PointsOf(const std::string& axis, RunContext* context,
                      const std::string& base = kBase) {
   SweepGrid grid;
   grid.axes.push_back(AxisOfText(axis).value());
-  auto points = SweepPoints::Create({.text = base, .source = "base.yaml"},
+  auto points = SweepPoints::Create(testing::TextBase(base, "base.yaml"),
                                     std::move(grid), "fast", context);
   INFO(points.status());
   REQUIRE(points.ok());

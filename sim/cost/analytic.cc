@@ -413,8 +413,8 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
         beside[pass] += seconds - seconds / overlap.pieces;
       } else if (overlap.beside) {
         const double kernel_s = kernels[index * kNumOpPasses + pass].seconds;
-        // What a part of the computation hides not is alone; of what all of it
-        // may hide several share it.
+        // What its part of the computation does not hide is alone; several
+        // exchanges may share all of it.
         const double alone_s =
             comm.beside_part < 1 ? AloneSeconds(comm, seconds, kernel_s) : 0;
         time.comm_seconds[pass] += alone_s;

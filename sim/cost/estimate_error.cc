@@ -206,7 +206,7 @@ void AddPass(const ModelOp& op, const OpTime& time, int pass, bool is_narrow,
   parts->cut_s += times * time.cut_seconds[pass];
   if (op.kind == OpClass::kAttention) {
     parts->attention_s += seconds;
-    if (absl::EndsWith(time.how[pass], ", framework")) {
+    if (absl::StrContains(time.how[pass], ", framework")) {
       parts->flash_s += seconds;
     }
   }

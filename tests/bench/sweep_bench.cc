@@ -11,6 +11,7 @@
 #include "sim/analysis/sweep/sweep.h"
 #include "sim/base/check.h"
 #include "tests/bench/headline.h"
+#include "tests/support/sweep_base.h"
 
 namespace pipewright {
 namespace {
@@ -45,8 +46,8 @@ void BM_Sweep(benchmark::State& state) {
     SweepGrid grid;
     grid.axes.push_back(AxisOfText(each.axis).value());
     const SweepPoints points =
-        SweepPoints::Create({.text = each.base, .source = "base.yaml"},
-                            std::move(grid), "fast", &context)
+        SweepPoints::Create(testing::BaseOf(each.base), std::move(grid), "fast",
+                            &context)
             .value();
     {
       const auto store = SweepStore::Open(path).value();

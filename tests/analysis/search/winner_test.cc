@@ -15,6 +15,7 @@
 #include "tests/support/random_config.h"
 #include "tests/support/random_schedule.h"
 #include "tests/support/rounds.h"
+#include "tests/support/sweep_base.h"
 
 namespace pipewright::winner_test {
 namespace {
@@ -59,8 +60,8 @@ TEST_CASE("sweep: rows of random configurations are those of simulate",
     grid.axes.push_back(AxisOfText("strategy.microbatches=4,6").value());
     grid.axes.push_back(AxisOfText("strategy.recompute=none,full").value());
     if (seed % 3 == 0) config.Set("system.memory", "20GiB");
-    const auto points = SweepPoints::Create({.layers = {config.edits}}, grid,
-                                            "fluid", &context);
+    const auto points = SweepPoints::Create(testing::BaseOf("", config.edits),
+                                            grid, "fluid", &context);
     INFO(config.about());
     if (!points.ok()) continue;
     for (const SweepChoices& choices :

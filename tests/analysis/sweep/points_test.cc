@@ -11,6 +11,7 @@
 #include "sim/base/file.h"
 #include "sim/cost/device.h"
 #include "tests/support/run_binary.h"
+#include "tests/support/sweep_base.h"
 
 namespace pipewright::points_test {
 namespace {
@@ -30,8 +31,8 @@ absl::StatusOr<SweepPoints> PointsOfAxes(const Strings& axes,
   for (const std::string& text : axes) {
     grid.axes.push_back(AxisOfText(text).value());
   }
-  return SweepPoints::Create({.text = base, .source = "base.yaml"},
-                             std::move(grid), "fast", context);
+  return SweepPoints::Create(testing::BaseOf(base), std::move(grid), "fast",
+                             context);
 }
 
 // What reading all edits in one go gives.

@@ -24,6 +24,7 @@
 #include "sim/config/run_context.h"
 #include "sim/run/simulated_run.h"
 #include "tests/support/run_binary.h"
+#include "tests/support/sweep_base.h"
 
 namespace pipewright::pool_test {
 namespace {
@@ -41,8 +42,8 @@ SweepPoints PointsOf(const std::string& axis, RunContext* context,
                      const std::string& base = kBase) {
   SweepGrid grid;
   grid.axes.push_back(AxisOfText(axis).value());
-  auto points = SweepPoints::Create({.text = base, .source = "base.yaml"},
-                                    std::move(grid), "fast", context);
+  auto points = SweepPoints::Create(testing::BaseOf(base), std::move(grid),
+                                    "fast", context);
   INFO(points.status());
   REQUIRE(points.ok());
   return *std::move(points);

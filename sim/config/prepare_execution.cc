@@ -55,8 +55,6 @@ absl::StatusOr<Execution> PrepareExecution(const RunConfig& config) {
                     "hidden once");
   }
   out.context = choice.context.value_or(out.context);
-  out.context_balanced = choice.context_balanced.value_or(true);
-  out.repeats_keys = choice.repeat_keys.value_or(false);
   return out;
 }
 

@@ -190,12 +190,6 @@ double CommSeconds(const AnalyticOptions& options, const TrainingSpec& training,
 Overlap OverlapOf(const AnalyticOptions& options, const ModelOp& op,
                   const OpComm& comm) {
   if (!comm.overlaps) return {};
-  // Compiled code waits where the exchange begins, as inductor reorders nothing
-  // by default (torch/distributed/_functional_collectives.py,
-  // _maybe_wrap_tensor).
-  if (comm.is_functional && options.kernels == FrameworkKernels::kCompiled) {
-    return {};
-  }
   // Rings of context parallelism, and what W gathers again.
   if (comm.group != CommGroup::kTensor || comm.pieces == 0) return {true, 0};
   const bool is_gradient = comm.pass == OpPass::kBackwardInput &&
@@ -319,10 +313,6 @@ LoadedKernel ExchangeLoad(const AnalyticOptions& options, double alone_s,
 
 }  // namespace
 
-double AloneSeconds(const OpComm& comm, double comm_s, double kernel_s) {
-  return std::max(0.0, comm_s - comm.beside_part * kernel_s);
-}
-
 std::vector<OpTime> BlockTimes(const ModelSpec& model,
                                const TrainingSpec& training,
                                const AnalyticOptions& options, BlockKind kind,
@@ -373,7 +363,7 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
       } else if (overlap.beside && seconds > 0) {
         // Beside the kernel contention has its power inside, as measured.
         const size_t kernel = kernels.size() - kNumOpPasses + pass;
-        alone_s = AloneSeconds(comm, seconds, kernels[kernel].seconds);
+        alone_s = std::max(0.0, seconds - kernels[kernel].seconds);
         bytes *= alone_s / seconds;
       }
       exchanged_s += alone_s;
@@ -396,9 +386,6 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
     double beside[kNumOpPasses] = {0, 0, 0};
     // Part of these that kernels move, not copy engines.
     double by_kernels[kNumOpPasses] = {0, 0, 0};
-    for (int pass = 0; pass < kNumOpPasses; ++pass) {
-      LowerClock(options.device, clock, &kernels[index * kNumOpPasses + pass]);
-    }
     for (const OpComm& comm : ops[index].comms) {
       const int pass = static_cast<int>(comm.pass);
       const double seconds = CommSeconds(options, training, comm);
@@ -412,14 +399,8 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
         time.comm_seconds[pass] += seconds / overlap.pieces;
         beside[pass] += seconds - seconds / overlap.pieces;
       } else if (overlap.beside) {
-        const double kernel_s = kernels[index * kNumOpPasses + pass].seconds;
-        // What its part of the computation does not hide is alone; several
-        // exchanges may share all of it.
-        const double alone_s =
-            comm.beside_part < 1 ? AloneSeconds(comm, seconds, kernel_s) : 0;
-        time.comm_seconds[pass] += alone_s;
-        beside[pass] += seconds - alone_s;
-        by_kernels[pass] += seconds - alone_s;
+        beside[pass] += seconds;
+        by_kernels[pass] += seconds;
       } else {
         time.comm_seconds[pass] += seconds;
       }
@@ -427,6 +408,7 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
     for (int pass = 0; pass < kNumOpPasses; ++pass) {
       const size_t at = index * kNumOpPasses + pass;
       KernelEstimate& kernel = kernels[at];
+      LowerClock(options.device, clock, &kernel);
       time.kernel_seconds[pass] = kernel.seconds;
       time.seconds[pass] = kernel.seconds + casts[at] + layouts[at];
       time.cast_seconds[pass] = casts[at];

@@ -119,9 +119,6 @@ struct Overlap {
 };
 Overlap OverlapOf(const AnalyticOptions& options, const ModelOp& op,
                   const OpComm& comm);
-// What of an exchange of `comm_s` that runs beside a kernel of `kernel_s` the
-// kernel does not hide.
-double AloneSeconds(const OpComm& comm, double comm_s, double kernel_s);
 // Into how many pieces exchanges cut the product of a pass; 1: not at all.
 int PiecesOf(const AnalyticOptions& options, const ModelOp& op, OpPass pass);
 

@@ -97,11 +97,6 @@ constexpr double kFittedClock = 0.028;
 // GB200 and 59.19 us a year later on another (host_time.cc), so either is 30 %
 // from the mean of both. [kernel file]
 constexpr double kHostError = 0.30;
-// What FlashAttention-2 draws is not known; it is taken to need the energy of
-// cuDNN's kernels, which take 1 / 1.87 of its time (framework_kernels.cc). If
-// it draws as much as they do, it takes the cube root of that longer where the
-// limit of power holds it (clock.h). [measured]
-constexpr double kFlashPower = 0.232;
 // Share of a step from where on the host is said to be in the interval.
 // [numerics]
 constexpr double kNamedHost = 0.1;
@@ -182,10 +177,8 @@ struct Parts {
   double cut_s = 0;
   double collectives_s = 0;
   double curves_s = 0;
-  double attention_s = 0;
-  double flash_s = 0;  // attention of PyTorch, other than the tables'
-  double sums_s = 0;   // what W's sums of gradients move, hidden or not
-  double host_s = 0;   // in passes that the host makes longer than the device
+  double sums_s = 0;  // what W's sums of gradients move, hidden or not
+  double host_s = 0;  // in passes that the host makes longer than the device
   // (seconds, error) of one pass of one op.
   std::map<std::pair<std::string, int>, std::pair<double, double>> kernels;
 };
@@ -204,12 +197,6 @@ void AddPass(const ModelOp& op, const OpTime& time, int pass, bool is_narrow,
   parts->casts_s += cast_s;
   parts->held_s += times * time.held_seconds[pass];
   parts->cut_s += times * time.cut_seconds[pass];
-  if (op.kind == OpClass::kAttention) {
-    parts->attention_s += seconds;
-    if (absl::StrContains(time.how[pass], ", framework")) {
-      parts->flash_s += seconds;
-    }
-  }
   if (!absl::StartsWith(time.how[pass], "silicon")) {
     parts->curves_s += seconds - cast_s;
     return;
@@ -439,16 +426,6 @@ RatioInterval EstimateError(const BlockPrices& prices,
   } else {
     squares.Add(kGroupedLess * grouped, kGroupedMore * grouped);
   }
-  squares.Add(0, std::log1p(kFlashPower * parts.flash_s / all_s));
-  // One device's share of PyTorch's ring was never measured by itself, and its
-  // users' steps do not say whether the halves were balanced: up to all that
-  // the last part of an unbalanced sequence takes more.
-  if (training.cp > 1 && IsTorchRing(training.execution.context) &&
-      training.execution.context_balanced && model.causal) {
-    const double more = 1 - 1.0 / training.cp;
-    squares.Add(0, std::log1p(more * parts.attention_s / all_s));
-    unknown.push_back("what PyTorch's ring takes besides its kernels");
-  }
   squares.Add(kCasts * parts.casts_s / all_s);
   squares.Add(kGradientSumError * parts.sums_s / all_s);
   squares.Add(0, std::log1p(kUnfused * parts.small_s / all_s));
@@ -459,15 +436,16 @@ RatioInterval EstimateError(const BlockPrices& prices,
   const Sides clock = ClockSides(prices, layout, parts);
   squares.Add(clock.less, clock.more);
   const Sides half = squares.Roots();
-  RatioInterval out = {std::exp(-half.less), std::exp(half.more)};
-  if (!unknown.empty()) {
-    out.note = absl::StrCat("not known: ", absl::StrJoin(unknown, ", "));
-  }
+  std::string note;
   if (const std::string kind = UnmeasuredKind(model, training, options);
       !kind.empty()) {
-    out.unmeasured = absl::StrCat("no step was measured of ", kind);
+    note = absl::StrCat("no step was measured of ", kind);
   }
-  return out;
+  if (!unknown.empty()) {
+    absl::StrAppend(&note, note.empty() ? "" : "; ",
+                    "not known: ", absl::StrJoin(unknown, ", "));
+  }
+  return {std::exp(-half.less), std::exp(half.more), std::move(note)};
 }
 
 }  // namespace pipewright

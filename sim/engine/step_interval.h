@@ -33,9 +33,7 @@ struct Program;
 struct StepInterval {
   double low_s = 0;
   double high_s = 0;
-  // RatioInterval's.
-  std::string note;
-  std::string unmeasured;
+  std::string note;  // RatioInterval's
 };
 
 struct StepErrors {

@@ -20,9 +20,6 @@ constexpr int64_t kGroupedWorkspace = 4 * 32 * kMiB;
 // Two layers are there whole under ZeRO 3: the one that runs and the one that
 // is fetched (PyTorch FSDP2, one prefetch). [framework source]
 constexpr int kGatheredLayers = 2;
-// One is there as it came, too, until it is copied out (PyTorch,
-// _fsdp_collectives.py, foreach_all_gather_copy_out). [framework source]
-constexpr int kArrivedLayers = 1;
 
 // Elements of odc's largest buffer, and what each device of a node has of the
 // kernel that reads from other nodes (sail-sg/odc: ODC_MAX_BUFFER_SIZE, chunks
@@ -30,14 +27,12 @@ constexpr int kArrivedLayers = 1;
 constexpr int64_t kBufferElements = int64_t{64} << 20;
 constexpr int64_t kChunkBytes = kMiB;
 
-// What is gathered at a time of layers that have `layer` bytes at most, of
-// embedding and head (`root`), and `all` together; what pulls and pushes need.
-int64_t GatheredBytes(const TrainingSpec& training, int64_t layer, int64_t root,
+// What is gathered at a time of layers that have `layer` bytes at most and
+// `all` together, and what pulls and pushes need.
+int64_t GatheredBytes(const TrainingSpec& training, int64_t layer,
                       int64_t all) {
   const ShardedLayers& sharded = training.sharded;
-  const bool arrives = sharded.shard_group > 0 && !sharded.one_sided;
-  int64_t bytes = (sharded.kept ? all : kGatheredLayers * layer + root) +
-                  (arrives ? kArrivedLayers * layer : 0);
+  int64_t bytes = sharded.kept ? all : kGatheredLayers * layer;
   // What is kept whole is not gathered again, be it from near by.
   const bool near =
       sharded.near_group > 0 &&
@@ -61,31 +56,6 @@ int64_t GatheredBytes(const TrainingSpec& training, int64_t layer, int64_t root,
   return bytes + std::llround(extra);
 }
 
-// Buffers of PyTorch's stages (torch/distributed/pipelining/stage.py): of each
-// microbatch what comes from the stage before (RecvInfo), whose first part the
-// passes count as long as it is in flight, its gradient (a.buffer.grad, cleared
-// at the next step), and what comes from the stage behind. The last stage keeps
-// the logits of all (output_chunks).
-int64_t StageBuffers(const Schedule& schedule, int rank, int number,
-                     int direction, const StageMemory& stage) {
-  const auto microbatches =
-      static_cast<int64_t>(schedule.microbatches / schedule.directions);
-  int64_t in_flight = 0;
-  int64_t most = 0;
-  for (const Pass pass : schedule.order(rank)) {
-    const bool is_here =
-        pass.direction() == direction &&
-        schedule.placement.StageOf(rank, pass.chunk(), direction) == number;
-    if (!is_here || pass.slice() != 0) continue;
-    if (pass.kind() == PassKind::kForward) most = std::max(most, ++in_flight);
-    if (IsBackward(pass.kind())) --in_flight;
-  }
-  int64_t bytes = microbatches * stage.logits;
-  if (number > 0) bytes += (2 * microbatches - most) * stage.boundary;
-  if (number + 1 < schedule.stages()) bytes += microbatches * stage.boundary;
-  return bytes;
-}
-
 // All that does not change on a rank. Both replicas of a bidirectional
 // schedule have their own weights.
 MemoryBytes FixedOf(const RankStages& of) {
@@ -94,7 +64,6 @@ MemoryBytes FixedOf(const RankStages& of) {
   MemoryBytes fixed;
   std::set<std::pair<int64_t, int64_t>> shapes;
   int64_t gathered = 0;
-  int64_t root = 0;
   int64_t all_gathered = 0;
   int64_t layer_gradient = 0;
   int64_t whole_gradients = 0;
@@ -112,16 +81,11 @@ MemoryBytes FixedOf(const RankStages& of) {
       tied += stage.tied_table;
       shapes.insert(stage.weight_shapes.begin(), stage.weight_shapes.end());
       gathered = std::max(gathered, stage.gathered_layer);
-      root += stage.gathered_root;
       all_gathered += stage.gathered_layers;
       whole_gradients += stage.whole_gradients;
       layer_gradient = std::max(layer_gradient, stage.layer_gradient);
       grouped |= stage.has_grouped_layers;
       boundary = std::max(boundary, stage.boundary);
-      if (training.stage_buffers) {
-        fixed[MemoryKind::kBuffers] +=
-            StageBuffers(schedule, of.rank, number, replica, stage);
-      }
       sends_gradients |= number > 0 && schedule.placement.RankOf(
                                            number - 1, replica) != of.rank;
     }
@@ -144,13 +108,12 @@ MemoryBytes FixedOf(const RankStages& of) {
   fixed[MemoryKind::kWorkspace] +=
       kLibraryWorkspace + (grouped ? kGroupedWorkspace : 0);
   // The gradient that was sent last stays until the next one takes its place.
-  if (sends_gradients && !training.stage_buffers)
-    fixed[MemoryKind::kBuffers] += boundary;
+  if (sends_gradients) fixed[MemoryKind::kBuffers] += boundary;
   // Over one device nothing is sharded and nothing gathered.
   const bool shards = training.shards() > 1;
   if (shards && training.zero >= 3) {
     fixed[MemoryKind::kBuffers] +=
-        GatheredBytes(training, gathered, root, all_gathered);
+        GatheredBytes(training, gathered, all_gathered);
   }
   if (shards && training.zero >= 2)
     fixed[MemoryKind::kBuffers] += layer_gradient;

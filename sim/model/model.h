@@ -8,7 +8,6 @@
 // output head.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -117,10 +116,6 @@ struct ModelSpec {
 
   bool has_experts() const { return experts > 0; }
   bool has_mla() const { return kv_lora_rank > 0; }
-  // Do query heads of a device share keys and values?
-  bool HasKeyGroups(int tp) const {
-    return !has_mla() && heads > std::max<int64_t>(tp, kv_heads);
-  }
   int64_t HeadDim() const { return head_dim > 0 ? head_dim : hidden / heads; }
   // Width of one head's query or key, and of its value.
   int64_t QueryDim() const {

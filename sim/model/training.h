@@ -130,11 +130,6 @@ struct TrainingSpec {
   // Without fusion: as plain PyTorch computes it, in fp32 with a copy for each
   // step of it, against Megatron's, which works in place.
   bool plain_cross_entropy = false;
-  // Linear layers keep the whole input that sequence parallelism gathered until
-  // W, against their own part, which W gathers again (PyTorch).
-  bool keeps_gathered = false;
-  // Buffers of a stage for each microbatch (PyTorch's pipelining).
-  bool stage_buffers = false;
   // Recomputation of a layer stops when the backward has what it needs
   // (torch.utils.checkpoint, early_stop).
   bool stops_early = false;

@@ -20,8 +20,6 @@ namespace {
 constexpr double kGiB = 1024.0 * 1024 * 1024;
 // A column that is added: model and fields of steps.csv alone.
 constexpr char kStrategy[] = "strategy";
-// Tokens of a sample from which attention takes most of a layer's time.
-constexpr int64_t kLongSequence = 32768;
 // Weight of what lies outside of a 90 % interval: 2 / (1 - 0.9).
 constexpr double kOutsideWeight = 20;
 // The constant bands that are tried.
@@ -50,12 +48,6 @@ std::string KindOf(const TableRow& row, const RunConfig& config) {
     return hopper ? "experts, Hopper" : "experts, Blackwell";
   }
   if (row.Text("strategy.precision") == "nvfp4") return "dense, nvfp4";
-  const bool is_fused =
-      config.costs.analytic_kernels.value_or(FrameworkKernels::kFused) ==
-      FrameworkKernels::kFused;
-  if (!is_fused && config.strategy.sequence.value_or(0) >= kLongSequence) {
-    return "dense, long, PyTorch";
-  }
   if (hopper) return "dense, H100 and H200";
   return device == "b200" ? "dense, B200" : "dense, GB200, GB300 and B300";
 }
@@ -120,11 +112,6 @@ void Describe(const TableRow& row, Comparison* out) {
     facts.reserved_bytes = row.Number("reserved_gib") * kGiB;
   }
   facts.group = GroupOf(row);
-  facts.model = row.Text("model");
-  facts.device = DeviceOf(row);
-  facts.framework = row.Has("strategy.framework")
-                        ? row.Text("strategy.framework")
-                        : "megatron";
 }
 
 KindSummary SummaryOf(const std::string& kind,
@@ -270,7 +257,6 @@ const std::vector<StepGoal>& StepGoals() {
       {"dense, B200", 0.08, 0.20},
       {"dense, GB200, GB300 and B300", 0.12, 0},
       {"dense, nvfp4", 0.15, 0},
-      {"dense, long, PyTorch", 0.12, 0},
       {"experts, Hopper", 0.20, 0.40},
       {"experts, Blackwell", 0.20, 0.40},
   };
@@ -290,10 +276,6 @@ StepSummary SummarizeSteps(const std::vector<Comparison>& rows) {
     if (!row.step) continue;
     if (!row.step->excluded.empty()) {
       ++out.excluded;
-      if (row.has_estimate() && row.step->high > 0) {
-        ++out.excluded_rows;
-        out.excluded_inside += HalfWidthsAway(row) <= 1 ? 1 : 0;
-      }
       if (row.step->excluded == kTokensDropped && row.has_estimate()) {
         dropped.push_back(&row);
       }
@@ -315,9 +297,6 @@ StepSummary SummarizeSteps(const std::vector<Comparison>& rows) {
         .push_back(OrderOf(group, members));
   }
   out.interval = IntervalOf(counted);
-  std::vector<std::string> kinds;
-  for (const KindSummary& kind : out.kinds) kinds.push_back(kind.kind);
-  out.left_out = SummarizeLeftOut(counted, kinds);
   out.dropped = static_cast<int>(dropped.size());
   if (!dropped.empty()) {
     counted.insert(counted.end(), dropped.begin(), dropped.end());

@@ -4,6 +4,11 @@
 #include <numeric>
 #include <utility>
 
+#include "sim/engine/event_exchanges.h"
+#include "sim/engine/event_meetings.h"
+#include "sim/engine/event_traffic.h"
+#include "sim/program/program.h"
+
 namespace pipewright {
 namespace {
 

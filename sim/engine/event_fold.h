@@ -8,16 +8,19 @@
 // these are alike it is enough to look at those of the parts that run.
 #pragma once
 
-#include <cstdint>
+#include <compare>
 #include <map>
 #include <vector>
 
-#include "sim/engine/event_exchanges.h"
-#include "sim/engine/event_meetings.h"
-#include "sim/engine/event_traffic.h"
-#include "sim/program/program.h"
+#include "sim/topology/cluster.h"
 
 namespace pipewright {
+
+class EventChannels;
+class EventMeetings;
+class PassExchanges;
+class TrafficSources;
+struct Program;
 
 class AlikeParts {
  public:

@@ -13,24 +13,12 @@
 #include <vector>
 
 #include "sim/engine/engine.h"
-#include "sim/engine/event_exchanges.h"
 #include "sim/engine/event_fold.h"
-#include "sim/engine/event_meetings.h"
 #include "sim/engine/event_traffic.h"
 #include "sim/engine/event_transfers.h"
-#include "sim/engine/spread.h"
 #include "sim/program/program.h"
 
 namespace pipewright {
-
-// What only tests and benchmarks of an EventRun change.
-struct EventTrial {
-  // A pull or push with so many peers at once, or more, shares exactly only the
-  // links that are its device's own (spread.h).
-  int spread_peers = kSpreadPeers;
-  // Parts that do the same run once.
-  bool folds = true;
-};
 
 class ReplicaParts {
  public:

@@ -34,6 +34,7 @@
 #include "sim/engine/event_timers.h"
 #include "sim/engine/event_traffic.h"
 #include "sim/engine/event_transfers.h"
+#include "sim/engine/event_trial.h"
 
 namespace pipewright {
 

@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "sim/engine/engine.h"
-#include "sim/engine/event_parts.h"
+#include "sim/engine/event_trial.h"
 
 namespace pipewright {
 

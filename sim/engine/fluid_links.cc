@@ -203,7 +203,9 @@ void FluidLinks::SolveChanged(double now_s) {
   links_in_.clear();
   loads_in_.clear();
   to_take_in_.clear();
-  holds_ = true;
+  // What pools put on links is right to a tolerance: all of it is solved anew.
+  const bool may_hold = pools_.empty();
+  holds_ = may_hold;
   for (const LinkId link : to_bind_) {
     if (links_[link].binds == links_[link].Binds()) continue;
     SetBinding(link);
@@ -234,7 +236,7 @@ void FluidLinks::SolveChanged(double now_s) {
     }
     Fill();
     looks += flows_in_.size();
-    holds_ = looks <= kMostLooks * flows_in_.size() + kFewLooks;
+    holds_ = may_hold && looks <= kMostLooks * flows_in_.size() + kFewLooks;
   } while (Widen());
   visits_ += static_cast<int64_t>(looks);
   for (const Solving& solving : flows_in_) {

@@ -115,7 +115,7 @@ class Messages {
     const size_t begin = route == 0 ? 0 : ends_[route - 1];
     return absl::MakeConstSpan(links_).subspan(begin, ends_[route] - begin);
   }
-  // Of all routes.
+  // Links of all routes.
   const std::vector<LinkId>& links() const { return links_; }
 
  private:

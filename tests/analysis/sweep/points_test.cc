@@ -81,6 +81,7 @@ TEST_CASE("sweep: composed configurations are those that are read", "[sweep]") {
       const RunConfig read = ReadAt(*points, walk.choices(), base);
       CHECK(ToString(composed) == ToString(read));
       CHECK(composed.notes == read.notes);
+      CHECK(points->HashAt(walk.choices()) == points->HashOf(read));
       for (const auto& [path, origin] : read.origins) {
         const auto found = composed.origins.find(path);
         INFO(path);
@@ -171,6 +172,16 @@ TEST_CASE("sweep: a hash is of what decides the result", "[sweep]") {
     hashes.insert(points.HashOf(points.At(walk.choices()).value()));
   }
   CHECK(hashes.size() == 4);
+  // Sums over fields whose values differ by little do not meet.
+  const SweepPoints many =
+      PointsOfAxes({"strategy.pp=1..16", "strategy.microbatches=1..16",
+                    "costs.seed=0..15"},
+                   &context)
+          .value();
+  std::set<PointHash> all;
+  GridWalk each(&many.grid(), many.base());
+  while (each.Next()) all.insert(many.HashAt(each.choices()));
+  CHECK(all.size() == 16 * 16 * 16);
   const auto hash_of = [&](const std::string& yaml) {
     RunConfig config = ReadConfig(yaml, "other.yaml").value();
     if (!config.engine) config.engine = "fast";

@@ -211,9 +211,9 @@ absl::StatusOr<OwnRows> SweepVerb::ReadOwnRows(
       }
     }
     if (!is_best) return;
-    const std::string axes = AxesText(found->first);
-    by_time.Offer(row.iteration_s, axes);
-    rows.by_tokens.Offer(row.tokens_per_s, axes);
+    const std::string text = AxesText(found->first);
+    by_time.Offer(row.iteration_s, text);
+    rows.by_tokens.Offer(row.tokens_per_s, text);
   }));
   PW_RETURN_IF_ERROR(status);
   return rows;

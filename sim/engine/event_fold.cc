@@ -43,6 +43,7 @@ AlikeParts::AlikeParts(const Planned& planned,
       models.push_back(part);
     }
   }
+  PartByMeetings(&model_of_part);
   if (!OthersStayAway(model_of_part)) return;
   for (size_t part = 0; part < replicas_.size(); ++part) {
     const std::vector<int>& model = replicas_[model_of_part[part]];
@@ -202,6 +203,49 @@ std::vector<AlikeParts::LoadOfPart> AlikeParts::LoadsIn(int source,
   std::vector<LoadOfPart> loads(first, behind);
   for (LoadOfPart& load : loads) load.part = 0;
   return loads;
+}
+
+// Who comes late to a meeting holds up all who come: parts are alike only if
+// those are that they meet. What is left of each group of alike parts when that
+// is so gets the first of them as its model.
+void AlikeParts::PartByMeetings(std::vector<int>* model_of_part) const {
+  const EventMeetings& meetings = planned_.meetings;
+  const size_t groups = planned_.program.groups.size();
+  for (size_t models = 0;;) {
+    std::vector<std::vector<int>> members;  // [meeting] models of who comes
+    for (size_t group = 0; group < groups; ++group) {
+      for (size_t replica = 0; replica < part_of_replica_.size(); ++replica) {
+        const auto number =
+            static_cast<size_t>(meetings.Of(group, static_cast<int>(replica)));
+        if (members.size() <= number) members.resize(number + 1);
+        members[number].push_back((*model_of_part)[part_of_replica_[replica]]);
+      }
+    }
+    std::map<std::vector<int>, int> kinds;
+    std::vector<int> kind_of_meeting;
+    for (std::vector<int>& own : members) {
+      std::sort(own.begin(), own.end());
+      const auto kind = static_cast<int>(kinds.size());
+      kind_of_meeting.push_back(
+          kinds.try_emplace(std::move(own), kind).first->second);
+    }
+    std::map<std::vector<int>, int> first_of;  // model and kinds of meetings
+    std::vector<int> next;
+    for (size_t part = 0; part < replicas_.size(); ++part) {
+      std::vector<int> met = {(*model_of_part)[part]};
+      for (size_t group = 0; group < groups; ++group) {
+        for (const int replica : replicas_[part]) {
+          met.push_back(kind_of_meeting[meetings.Of(group, replica)]);
+        }
+      }
+      next.push_back(
+          first_of.try_emplace(std::move(met), static_cast<int>(part))
+              .first->second);
+    }
+    *model_of_part = std::move(next);
+    if (first_of.size() == models) return;
+    models = first_of.size();
+  }
 }
 
 // True if collectives to which nobody comes who runs have nothing on links that

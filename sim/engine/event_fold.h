@@ -62,6 +62,7 @@ class AlikeParts {
   bool MeetingsAlike(int part, int other) const;
   bool MeetingAlike(int number, int other, int part, int other_part) const;
   std::vector<LoadOfPart> LoadsIn(int source, int part) const;
+  void PartByMeetings(std::vector<int>* model_of_part) const;
   bool OthersStayAway(const std::vector<int>& model_of_part) const;
 
   const Planned planned_;

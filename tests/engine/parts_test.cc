@@ -182,6 +182,36 @@ TEST_CASE("parts: those that do the same run once, with the same times",
   }
 }
 
+// Rings over several parts, one of which has a slow device: who meets it waits,
+// though his own links are like those of all others.
+std::string InGroups(int replicas, const std::string& more = "") {
+  return absl::StrCat(
+      "schedule: {name: 1f1b}\n"
+      "strategy: {pp: 4, dp: ",
+      replicas,
+      ", microbatches: 4, data_parallel: fsdp, shard_blocks: layer, "
+      "shard_group: 8}\n"
+      "system: {shape: fat-tree, memory: 10TiB, nodes: ",
+      replicas / 2,
+      ", devices_per_node: 8, nics_per_node: 4, nvlink: {bandwidth: 450GBps, "
+      "latency: 1us}, nic: {bandwidth: 5GBps, latency: 1us}, params: "
+      "{nodes_per_leaf: 2, oversubscription: 2}}\n"
+      "model: {preset: llama3-8b, layers: 4}\n"
+      "costs: {analytic: {device: h100}}\niterations: 1\n",
+      more);
+}
+
+TEST_CASE("parts: who meets a slow one waits for it", "[engine]") {
+  for (const char* devices : {"'replica12*1.5'",
+                              "'replica30*3', "
+                              "'replica12/rank2*1.5'"}) {
+    const std::string yaml =
+        InGroups(32, absl::StrCat("slow: {devices: [", devices, "]}\n"));
+    INFO(yaml);
+    CHECK(Difference(RunOf(yaml, 1), RunOf(yaml, kNever)) <= 1e-9);
+  }
+}
+
 TEST_CASE("parts: in lock-step more replicas are no more events", "[engine]") {
   for (const auto& yaml_of : {OverTrunks, OfExperts, Sharded}) {
     const RunSummary few = RunOf(yaml_of(64, ""), 1);

@@ -84,15 +84,14 @@ OrderTask TaskOf(const ScheduleParams& params, bool splits, bool whole) {
     task.kept = params.costs.kept;
     task.left = params.costs.left;
     task.room = params.costs.room;
+    for (double& kept : task.kept) kept = std::max(kept, 1.0);
     for (int rank = 0; rank < task.pp(); ++rank) {
       // One microbatch runs whatever there is; the report says what it needs.
-      double one = 0;
-      for (int chunk = 0; chunk < task.placement.vpp(); ++chunk) {
-        double& kept = task.kept[task.placement.StageOf(rank, chunk)];
-        kept = std::max(kept, 1.0);
-        one += kept;
-      }
+      const double one = task.MostOnRank(rank);
       task.room[rank] = std::max(task.room[rank], one);
+      // What passes need as they run differs by the order, so that another may
+      // hold more: the bound does not count memory.
+      task.most_room.push_back(one * params.microbatches);
     }
     return task;
   }
@@ -101,6 +100,7 @@ OrderTask TaskOf(const ScheduleParams& params, bool splits, bool whole) {
                    params.costs.held_until_weight / params.vpp);
   task.room.assign(task.pp(), params.max_activations.value_or(
                                   2.0 * params.pp * params.microbatches));
+  task.most_room = task.room;
   return task;
 }
 
@@ -108,11 +108,7 @@ OrderTask TaskOf(const ScheduleParams& params, bool splits, bool whole) {
 double LimitOf(const OrderTask& task) {
   double limit = task.microbatches;
   for (int rank = 0; rank < task.pp(); ++rank) {
-    double kept = 0;
-    for (int chunk = 0; chunk < task.placement.vpp(); ++chunk) {
-      kept += task.kept[task.placement.StageOf(rank, chunk)];
-    }
-    limit = std::min(limit, task.room[rank] / kept);
+    limit = std::min(limit, task.room[rank] / task.MostOnRank(rank));
   }
   return limit;
 }
@@ -135,14 +131,19 @@ std::string OfferStarts(const ScheduleParams& params, const OrderTask& task,
   ScheduleParams theirs = params;
   theirs.own.clear();
   const double limit = LimitOf(task);
-  if (limit < params.microbatches) theirs.max_activations = limit;
-  for (const ScheduleInfo* const info : AllSchedules()) {
-    if (!StandsAlike(*info, theirs, task)) continue;
-    const absl::StatusOr<Schedule> schedule = info->build(theirs);
-    if (!schedule.ok()) continue;
-    const PassOrders orders = task.OrdersOf(*schedule);
-    if (!orders.empty() && search->Offer(orders)) best = info->name;
-    if (search->is_least()) return best;
+  // Where ranks differ, what is planned without a limit may fit as well.
+  for (const bool limited : {true, false}) {
+    if (limited && limit >= params.microbatches) continue;
+    theirs.max_activations.reset();
+    if (limited) theirs.max_activations = limit;
+    for (const ScheduleInfo* const info : AllSchedules()) {
+      if (!StandsAlike(*info, theirs, task)) continue;
+      const absl::StatusOr<Schedule> schedule = info->build(theirs);
+      if (!schedule.ok()) continue;
+      const PassOrders orders = task.OrdersOf(*schedule);
+      if (!orders.empty() && search->Offer(orders)) best = info->name;
+      if (search->is_least()) return best;
+    }
   }
   for (const PassOrders& orders : StartOrders(task, kStarts)) {
     if (search->Offer(orders)) best = "a repeated pattern";
@@ -202,11 +203,15 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
     own_steps = std::clamp<int64_t>(kUsualVisits / task.num_passes(),
                                     kLeastSteps, kUsualSteps);
   }
-  if (budget > 0 && steps < 0) own_steps = kMostSteps;
-  search.Improve(own_steps, [&] {
+  search.Improve([&](int64_t moves) {
+    if (budget == 0 || steps >= 0) {
+      return own_steps == 0
+                 ? 1
+                 : static_cast<double>(moves) / static_cast<double>(own_steps);
+    }
     const std::chrono::duration<double> spent =
         std::chrono::steady_clock::now() - begin;
-    return budget > 0 && spent.count() >= budget;
+    return spent.count() / budget;
   });
   Schedule schedule = task.ToSchedule(kName, search.best());
   const double tick = TickOf(params);
@@ -236,7 +241,7 @@ const RegisterSchedule kRow({
           "what is made short: the span of the longest rank, or of all "
           "together; auto: whole if all ranks step together"},
          {"steps", "by size", "0..",
-          "orders that are tried; the same steps and seed give the same order "
+          "moves that are tried; the same steps and seed give the same order "
           "on any machine"},
          {"seed", "1", "0..", "of the moves"},
          {"budget", "none", "TIME",

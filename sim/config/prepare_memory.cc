@@ -78,7 +78,8 @@ void AddRoom(const RunConfig& config, const PreparedModel& model,
     double room = *report.limit_bytes -
                   static_cast<double>(report.memory->ranks[rank].needed());
     for (int chunk = 0; chunk < placement.vpp(); ++chunk) {
-      room += plan->kept[placement.StageOf(rank, chunk)];
+      const int stage = placement.StageOf(rank, chunk);
+      room += std::max(plan->kept[stage], plan->left[stage]);
     }
     plan->room.push_back(room);
   }

@@ -116,10 +116,11 @@ std::string ReportToText(const Report& report) {
     const FoundOrder& found = *report.found_order;
     out += ReportLine(
         "best order", FormatSeconds(found.time),
-        absl::StrCat("span ", found.is_whole ? "of all ranks" : "of a rank",
-                     " with plain hops; no order takes less than ",
-                     FormatSeconds(found.least_time), " (gap ",
-                     FormatPercent(found.gap()), ")"));
+        absl::StrCat(
+            "span ", found.is_whole ? "of all ranks" : "of a rank",
+            " with plain hops and nominal times; none takes less than ",
+            FormatSeconds(found.least_time), " (gap ",
+            FormatPercent(found.gap()), ")"));
     out += ReportLine("made from", FormatSeconds(found.start_time),
                       absl::StrCat(found.start, ", in ", found.steps,
                                    " orders that were timed"));

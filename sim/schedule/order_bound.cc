@@ -11,13 +11,16 @@ namespace {
 // Work up to which each pair of microbatches is looked at.
 constexpr int64_t kAllPairs = 20'000'000;
 
-// Room of a rank with one stage, in microbatches.
+// Room of a rank with one stage, in microbatches. What B leaves beyond what F
+// has kept is not counted.
 class Room {
  public:
   Room(const OrderTask& task, int rank)
-      : held_(task.splits ? task.left[rank] / task.kept[rank] : 0),
-        room_(std::min<double>(WithRounding(task.room[rank]) / task.kept[rank],
-                               task.microbatches)),
+      : held_(task.splits ? std::min(1.0, task.left[rank] / task.kept[rank])
+                          : 0),
+        room_(std::min<double>(
+            WithRounding(task.most_room[rank]) / task.kept[rank],
+            task.microbatches)),
         whole_(static_cast<int>(room_ + kLimitRounding)) {}
 
   // Forwards that can have started before the B of microbatch 0.
@@ -50,12 +53,15 @@ class StartBounds {
         first_(first),
         last_(last),
         microbatches_(task.microbatches),
-        forward_(task.pp(), std::vector<int64_t>(task.microbatches)),
-        backward_(forward_),
-        all_pairs_(int64_t{microbatches_} * microbatches_ * (last - first + 1) <
+        forward_(task.pp()),
+        all_pairs_(int64_t{microbatches_} * microbatches_ * task.pp() <
                    kAllPairs) {
-    for (int rank = 0; rank < task.pp(); ++rank)
+    for (int rank = 0; rank < task.pp(); ++rank) {
       rooms_.emplace_back(task, rank);
+      if (rank < first || rank > last) continue;
+      forward_[rank].resize(task.microbatches);
+    }
+    backward_ = forward_;
     for (int rank = last + 1; rank < task.pp(); ++rank) {
       const PlanTicks& own = task.stages[rank];
       beyond_ += own.forward + own.backward_input + 2 * own.hop;
@@ -196,7 +202,7 @@ int64_t LeastOfChunks(const OrderTask& task) {
     int64_t work = 0, chain = 0, longest = 0;
     int64_t head = kNever, tail = kNever, first_backward = kNever;
     double lifetimes = 0;
-    double smallest = task.room[rank];
+    double smallest = task.most_room[rank];
     for (int chunk = 0; chunk < task.placement.vpp(); ++chunk) {
       const int stage = task.placement.StageOf(rank, chunk);
       const PlanTicks& own = task.stages[stage];
@@ -207,7 +213,8 @@ int64_t LeastOfChunks(const OrderTask& task) {
       tail = std::min(tail, after[stage]);
       first_backward = std::min(first_backward, backward[stage]);
       smallest = std::min(smallest, task.kept[stage]);
-      const double left = task.splits ? task.left[stage] : 0;
+      const double left =
+          task.splits ? std::min(task.kept[stage], task.left[stage]) : 0;
       lifetimes += task.kept[stage] *
                        static_cast<double>(backward[stage] - forward[stage] +
                                            own.backward_input) +
@@ -215,14 +222,14 @@ int64_t LeastOfChunks(const OrderTask& task) {
     }
     const int64_t m = task.microbatches;
     const double held_at_once =
-        std::min<double>(WithRounding(task.room[rank]) / smallest,
+        std::min<double>(WithRounding(task.most_room[rank]) / smallest,
                          static_cast<double>(m) * task.placement.vpp());
     const int64_t until_first = first_backward - head;
     const int64_t forwards = static_cast<int64_t>(held_at_once) * longest;
     int64_t end = m * work + std::max<int64_t>(0, until_first - forwards);
     end =
         std::max(end, static_cast<int64_t>(static_cast<double>(m) * lifetimes /
-                                           WithRounding(task.room[rank])));
+                                           WithRounding(task.most_room[rank])));
     if (task.steps_together) {
       end = std::max(end + head, head + m * chain + tail);
     }

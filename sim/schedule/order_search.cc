@@ -6,7 +6,7 @@ namespace pipewright {
 namespace {
 
 // The threshold at first, as a part of the span.
-constexpr int64_t kThreshold = 3000;
+constexpr double kThreshold = 1.0 / 4096;
 // One move in so many is of any pass, not of the longest path; and one in so
 // many goes further than to the neighbour, up to so far.
 constexpr uint64_t kAnyPass = 4;
@@ -117,37 +117,41 @@ std::pair<size_t, size_t> OrderSearch::DrawMove(const PassOrders& orders,
                                                : std::pair(from, from);
 }
 
-void OrderSearch::Improve(int64_t steps, const std::function<bool()>& ends) {
+void OrderSearch::Improve(const std::function<double(int64_t)>& done) {
   if (best_.empty()) return;
-  for (int round = 0; round < kRounds; ++round) {
-    const int64_t own_steps = steps / kRounds;
-    PassOrders orders = best_;
-    int64_t ticks = times_.Run(orders);
-    FindPath(orders);
-    for (int64_t step = 0; step < own_steps; ++step) {
-      if (is_least() || ends()) return;
-      int rank = 0;
-      const auto [from, to] = DrawMove(orders, &rank);
-      if (from == to) continue;
-      std::vector<int>& order = orders[rank];
-      Move(from, to, &order);
-      int64_t moved = OrderTimes::kEndless;
-      if (task_.Fits(order, rank)) {
-        ++steps_;
-        moved = times_.Run(orders);
-      }
-      const int64_t threshold =
-          best_ticks_ / kThreshold * (own_steps - step) / own_steps;
-      if (moved == OrderTimes::kEndless || moved > ticks + threshold) {
-        Move(to, from, &order);
-        continue;
-      }
-      ticks = moved;
+  PassOrders orders;
+  int64_t ticks = 0;
+  int round = -1;
+  for (int64_t move = 0; !is_least(); ++move) {
+    const double part = kRounds * done(move);
+    if (part >= kRounds) return;
+    if (static_cast<int>(part) != round) {
+      round = static_cast<int>(part);
+      orders = best_;
+      ticks = times_.Run(orders);
       FindPath(orders);
-      if (ticks >= best_ticks_) continue;
-      best_ticks_ = ticks;
-      best_ = orders;
     }
+    int rank = 0;
+    const auto [from, to] = DrawMove(orders, &rank);
+    if (from == to) continue;
+    std::vector<int>& order = orders[rank];
+    Move(from, to, &order);
+    int64_t moved = OrderTimes::kEndless;
+    if (task_.Fits(order, rank)) {
+      ++steps_;
+      moved = times_.Run(orders);
+    }
+    const auto threshold = static_cast<int64_t>(
+        static_cast<double>(best_ticks_) * kThreshold * (round + 1 - part));
+    if (moved == OrderTimes::kEndless || moved > ticks + threshold) {
+      Move(to, from, &order);
+      continue;
+    }
+    ticks = moved;
+    FindPath(orders);
+    if (ticks >= best_ticks_) continue;
+    best_ticks_ = ticks;
+    best_ = orders;
   }
 }
 

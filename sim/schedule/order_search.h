@@ -22,8 +22,10 @@ class OrderSearch {
   // A start: the best so far if it is faster. False if it is not.
   bool Offer(const PassOrders& orders);
 
-  // Up to `steps` moves from the best, or until `ends` says so.
-  void Improve(int64_t steps, const std::function<bool()>& ends);
+  // Moves from the best, in rounds that each begin with the best again. `done`:
+  // the part that is over, called once a move with how many there were; ends at
+  // 1.
+  void Improve(const std::function<double(int64_t)>& done);
 
   const PassOrders& best() const { return best_; }
   int64_t best_ticks() const { return best_ticks_; }

@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 #include <queue>
+#include <tuple>
 #include <utility>
 
 #include "sim/schedule/order_bound.h"
@@ -64,7 +65,9 @@ class Phases {
 PassOrders WarmupOrders(const OrderTask& task, int quarters) {
   PassOrders orders(task.pp());
   for (int rank = 0; rank < task.pp(); ++rank) {
-    const double room = WithRounding(task.room[rank]) / task.kept[rank];
+    const double more = task.MostOf(rank) - task.kept[rank];
+    const double room =
+        (WithRounding(task.room[rank]) - more) / task.kept[rank];
     int ahead = (quarters * (task.pp() - rank) + 3) / 4;
     ahead = std::min({ahead, task.microbatches,
                       static_cast<int>(std::min<double>(room, ahead))});
@@ -75,6 +78,24 @@ PassOrders WarmupOrders(const OrderTask& task, int quarters) {
       orders[rank].push_back(task.Number(1, rank, k));
       if (k + ahead >= task.microbatches) continue;
       orders[rank].push_back(task.Number(0, rank, k + ahead));
+    }
+  }
+  return orders;
+}
+
+// Each microbatch alone; fits wherever one does.
+PassOrders OneByOne(const OrderTask& task) {
+  PassOrders orders(task.pp());
+  for (int rank = 0; rank < task.pp(); ++rank) {
+    for (int k = 0; k < task.microbatches; ++k) {
+      const auto add = [&](int kind, int chunk) {
+        const int stage = task.placement.StageOf(rank, chunk);
+        orders[rank].push_back(task.Number(kind, stage, k));
+      };
+      for (int chunk = 0; chunk < task.placement.vpp(); ++chunk) add(0, chunk);
+      for (int chunk = task.placement.vpp() - 1; chunk >= 0; --chunk) {
+        for (int kind = 1; kind < task.kinds(); ++kind) add(kind, chunk);
+      }
     }
   }
   return orders;
@@ -194,7 +215,6 @@ void CyclicPattern::FindSkips() {
   double room = task.microbatches;
   int64_t periods = 1;
   for (int rank = 0; rank < task.pp(); ++rank) {
-    double kept = 0;
     for (int chunk = 0; chunk < task.placement.vpp(); ++chunk) {
       const int stage = task.placement.StageOf(rank, chunk);
       const PlanTicks& own = task.stages[stage];
@@ -206,9 +226,9 @@ void CyclicPattern::FindSkips() {
       // As a part of the longest, so that short ones of other chunks count
       // less.
       periods = std::max(periods, (life + period_ - 1) / period_);
-      kept += task.kept[stage];
     }
-    room = std::min(room, WithRounding(task.room[rank]) / kept);
+    room =
+        std::min(room, WithRounding(task.room[rank]) / task.MostOnRank(rank));
   }
   together_ = std::max(1, static_cast<int>(room));
   spread_ = std::max<int64_t>(periods, together_);
@@ -224,7 +244,8 @@ PassOrders CyclicPattern::Orders(bool with_weights) const {
   const OrderTask& task = *task_;
   const int kinds = with_weights ? task.kinds() : 2;
   PassOrders orders(task.pp());
-  std::vector<std::pair<int64_t, int>> starts;  // of a rank
+  // Of a rank: start, then what gives room back first, pass.
+  std::vector<std::tuple<int64_t, int, int>> starts;
   for (int rank = 0; rank < task.pp(); ++rank) {
     starts.clear();
     for (int chunk = 0; chunk < task.placement.vpp(); ++chunk) {
@@ -232,13 +253,15 @@ PassOrders CyclicPattern::Orders(bool with_weights) const {
       for (int kind = 0; kind < kinds; ++kind) {
         const int64_t first = start_[kind * task.num_stages() + stage];
         for (int k = 0; k < task.microbatches; ++k) {
-          starts.emplace_back(first + PeriodsBefore(k) * period_,
+          starts.emplace_back(first + PeriodsBefore(k) * period_, -kind,
                               task.Number(kind, stage, k));
         }
       }
     }
     std::sort(starts.begin(), starts.end());
-    for (const auto& [start, pass] : starts) orders[rank].push_back(pass);
+    for (const auto& start : starts) {
+      orders[rank].push_back(std::get<2>(start));
+    }
   }
   return orders;
 }
@@ -264,6 +287,7 @@ std::vector<PassOrders> StartOrders(const OrderTask& task, int most) {
       add(filler.Fill(orders, patience));
     }
   };
+  add(OneByOne(task));
   for (int quarters = kLeastWarmup;
        quarters <= kMostWarmup && task.placement.vpp() == 1; ++quarters) {
     add_filled(WarmupOrders(task, quarters));

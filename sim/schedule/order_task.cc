@@ -48,6 +48,18 @@ double OrderTask::Taken(int pass) const {
   return kind == 1 ? left[stage] - kept[stage] : -left[stage];
 }
 
+double OrderTask::MostOf(int stage) const {
+  return splits ? std::max(kept[stage], left[stage]) : kept[stage];
+}
+
+double OrderTask::MostOnRank(int rank) const {
+  double most = 0;
+  for (int chunk = 0; chunk < placement.vpp(); ++chunk) {
+    most += MostOf(placement.StageOf(rank, chunk));
+  }
+  return most;
+}
+
 bool OrderTask::Fits(const std::vector<int>& order, int rank) const {
   const double most = WithRounding(room[rank]);
   double held = 0;

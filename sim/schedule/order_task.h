@@ -26,11 +26,13 @@ struct OrderTask {
   int microbatches = 1;
   std::vector<PlanTicks> stages;  // [stage]; no W where backwards are whole
   bool splits = true;             // B and W are passes of their own
-  // Activations of a microbatch, [stage], from the start of F on; what of them
-  // B leaves to W; and what a rank has room for, [rank]. Any unit.
+  // Activations of a microbatch, [stage], from the start of F on; what B leaves
+  // to W, which may be more; and what a rank has room for, [rank]. Any unit.
   std::vector<double> kept;
   std::vector<double> left;
   std::vector<double> room;
+  // What no legal order holds more of, [rank]; `room` or more.
+  std::vector<double> most_room;
   // All ranks step together, so the whole span counts and not the longest of a
   // rank.
   bool steps_together = false;
@@ -58,6 +60,9 @@ struct OrderTask {
   int OutputOf(int pass) const;
   // What a pass takes of its rank's room, or gives back.
   double Taken(int pass) const;
+  // The most that one microbatch takes at a time, of a stage or a whole rank.
+  double MostOf(int stage) const;
+  double MostOnRank(int rank) const;
 
   // Does no rank ever hold more than it has room for?
   bool Fits(const std::vector<int>& order, int rank) const;

@@ -354,7 +354,41 @@ TEST_CASE("optimal: room by rank in bytes counts where no limit is given",
   CHECK(*std::max_element(peaks.begin(), peaks.end()) <= 4);
   params.costs.room[0] = 16;
   CHECK(Searched(params).found->time < schedule.found->time);
-  CHECK(Searched(params).found->least_time < schedule.found->least_time);
+}
+
+TEST_CASE("optimal: what B leaves to W may be more than F has kept",
+          "[schedule]") {
+  Random random(11);
+  for (int draw = 0; draw < testing::Rounds(60); ++draw) {
+    ScheduleParams params = AnyParams(random, random.Int(1, 4), 6);
+    const int chunks = random.Int(1, 2);
+    params.max_activations.reset();
+    params.vpp = chunks;
+    PlanCosts& costs = params.costs;
+    for (int stage = 0; stage < params.pp; ++stage) {
+      if (chunks == 2) costs.stages.push_back(costs.stages[stage]);
+      costs.room.push_back(random.Int(1, 30));
+    }
+    for (int stage = 0; stage < params.pp * chunks; ++stage) {
+      costs.kept.push_back(random.Int(1, 8));
+      costs.left.push_back(random.Int(0, 16));
+    }
+    const FoundOrder found = *Searched(params).found;
+    CHECK(found.least_time <= found.time * (1 + 1e-9));
+  }
+}
+
+TEST_CASE("optimal: a budget of time improves as steps do", "[schedule]") {
+  ScheduleParams params = Alike(6, 30, 2, 0);
+  for (int stage = 0; stage < 6; ++stage) {
+    const double part = 1 + 0.07 * (stage % 4);
+    params.costs.stages.push_back({part, 1.05 * part, 0.8 * part});
+  }
+  const double start = Searched(params).found->time;
+  params.own = {{"budget", "500ms"}};
+  const FoundOrder found = *Searched(params).found;
+  CHECK(found.time < start);
+  CHECK(found.steps > 100);
 }
 
 TEST_CASE("optimal: a whole backward is one pass", "[schedule]") {

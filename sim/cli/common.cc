@@ -275,7 +275,8 @@ absl::StatusOr<RunConfig> GivenConfig::Read(
     });
     all.insert(all.begin(), std::move(foreign.edits));
   }
-  PW_ASSIGN_OR_RETURN(RunConfig config, parsed->With(all));
+  PW_ASSIGN_OR_RETURN(RunConfig config, parsed ? parsed->With(all)
+                                               : ReadConfig(text, source, all));
   PadVocabulary(foreign.vocabulary_multiple, &config);
   config.notes.insert(config.notes.end(), foreign.notes.begin(),
                       foreign.notes.end());
@@ -295,8 +296,6 @@ absl::StatusOr<GivenConfig> ConfigOptions::GivenWith(
       PW_ASSIGN_OR_RETURN(given.text, ReadFile(given.source));
     }
   }
-  PW_ASSIGN_OR_RETURN(given.parsed,
-                      ConfigText::Parse(given.text, given.source));
   if (given.arguments_file.empty()) return given;
   PW_ASSIGN_OR_RETURN(given.arguments, ReadFile(given.arguments_file));
   for (const std::string& text : environment_) {

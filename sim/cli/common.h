@@ -35,9 +35,9 @@ inline constexpr char kConfigGroup[] =
 // What was given of a configuration, its files in memory: it can be read many
 // times, with more on top.
 struct GivenConfig {
-  std::string source;          // the configuration's file, "" without one
-  std::string text;            // and what is in it
-  std::optional<ConfigText> parsed;  // the same, read once
+  std::string source;                // the configuration's file, "" without one
+  std::string text;                  // and what is in it
+  std::optional<ConfigText> parsed;  // the same, if many read it
   std::string arguments_file;  // of --from-args, whose fields lie below all
   std::string arguments;
   std::map<std::string, std::string> variables;  // of --env

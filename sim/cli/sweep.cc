@@ -60,6 +60,8 @@ absl::StatusOr<SweepPoints> SweepVerb::ReadPoints(RunContext* context) {
       files.Reads("base", given.source);
     }
   }
+  PW_ASSIGN_OR_RETURN(given.parsed,
+                      ConfigText::Parse(given.text, given.source));
   for (const std::string& text : axes) {
     PW_ASSIGN_OR_RETURN(SweepAxis axis, AxisOfText(text));
     // The command line wins over the file.

@@ -133,7 +133,8 @@ std::string OfferStarts(const ScheduleParams& params, const OrderTask& task,
   const double limit = LimitOf(task);
   // Where ranks differ, what is planned without a limit may fit as well.
   for (const bool limited : {true, false}) {
-    if (limited && limit >= params.microbatches) continue;
+    const bool binds = limit < params.microbatches;
+    if (limited ? !binds : binds && params.costs.room.empty()) continue;
     theirs.max_activations.reset();
     if (limited) theirs.max_activations = limit;
     for (const ScheduleInfo* const info : AllSchedules()) {

@@ -29,7 +29,7 @@ constexpr char kAuto[] = "auto";
 // Passes that are timed unless somebody says how many steps there are.
 constexpr int64_t kUsualVisits = 40'000'000;
 constexpr int kLeastSteps = 100;
-constexpr int kUsualSteps = 1'000;
+constexpr int kUsualSteps = 600;
 constexpr int kMostSteps = 1'000'000'000;
 constexpr double kLongestBudget = 86'400;  // s
 // Patterns and warm-ups that the search may start from.
@@ -250,17 +250,6 @@ const RegisterSchedule kRow({
           "on the machine"}},
     .build = Build,
     .placement = PlacementOfParams,
-    .claims = {{.metric = Claim::Metric::kPeakActivations,
-                .sense = Claim::Sense::kUpperBound,
-                .formula = "the limit",
-                .source = "derived: no order that needs more is taken; a limit "
-                          "is given",
-                .domain =
-                    [](const ScheduleParams& params) {
-                      return params.max_activations.has_value();
-                    },
-                .value = [](const ScheduleParams& params,
-                            int) { return *params.max_activations; }}},
     .asks_for_room = true,
 });
 

@@ -241,9 +241,9 @@ TEST_CASE("cli: impossible parameters are exit 2 and named", "[cli]") {
        {"schedule 'pipelineschedulemulti' is an abstract class of PyTorch; "
         "allowed: DualPipeV, Interleaved1F1B, InterleavedZeroBubble, "
         "LoopedBFS, ZBVZeroBubble, which derive from it"}},
-      {{"simulate", "--schedule", "optimal", "--pp", "2"},
+      {{"simulate", "--schedule", "madpipe", "--pp", "2"},
        2,
-       {"schedule 'optimal' is not available in this version (known: 1f1b, "}},
+       {"schedule 'madpipe' is not available in this version (known: 1f1b, "}},
       {Small({"--data-parallel", "hsdp"}),
        2,
        {"strategy.data_parallel: hsdp is not available in this version; "

@@ -174,7 +174,7 @@ int64_t LeastOfStages(const OrderTask& task) {
   return least;
 }
 
-// Of ranks with several stages each.
+// The bound of ranks with several stages each.
 int64_t LeastOfChunks(const OrderTask& task) {
   const int stages = task.num_stages();
   std::vector<int64_t> forward(stages);   // earliest start of the first F

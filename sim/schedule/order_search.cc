@@ -42,8 +42,8 @@ bool OrderSearch::Offer(const PassOrders& orders) {
   return true;
 }
 
-// Of what times_ has: from the last end of the longest rank back to a pass that
-// nothing holds up.
+// Goes from the last end of the longest rank, as times_ has it, back to a pass
+// that nothing holds up.
 void OrderSearch::FindPath(const PassOrders& orders) {
   int last = -1;
   int64_t longest = -1;

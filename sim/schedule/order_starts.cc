@@ -244,7 +244,7 @@ PassOrders CyclicPattern::Orders(bool with_weights) const {
   const OrderTask& task = *task_;
   const int kinds = with_weights ? task.kinds() : 2;
   PassOrders orders(task.pp());
-  // Of a rank: start, then what gives room back first, pass.
+  // Start, then what gives room back first, and pass, on one rank.
   std::vector<std::tuple<int64_t, int, int>> starts;
   for (int rank = 0; rank < task.pp(); ++rank) {
     starts.clear();

@@ -356,6 +356,7 @@ void StepOnHost(RunConfig* config) {
 
 void SuperOffload(RunConfig* config) {
   StepOnHost(config);
+  config->strategy.dp = 1;
   config->strategy.optimizer_placement = OptimizerPlacement::kSuperOffload;
 }
 

@@ -194,7 +194,8 @@ TEST_CASE(
     "said so",
     "[config][offload]") {
   const auto warnings = [](const std::string& more) {
-    return Simulate(Prepared(absl::StrCat(kRun, "microbatches: 8", more, "}")),
+    return Simulate(Prepared(absl::StrCat(kRun, "dp: 1, microbatches: 8", more,
+                                          "}")),
                     {})
         .value()
         .report.warnings;

@@ -37,7 +37,7 @@ TEST_CASE("batch: replicas follow from the devices, microbatches from them",
   // Of gpt-tiny a sample has 128 tokens.
   const std::vector<Row> table = {
       {"pp: 2, global_batch: 32", "", 1, 32},
-      {"pp: 2, global_batch: 32", "system: {preset: dgx-h100}\n", 1, 32},
+      {"pp: 2, global_batch: 32", "system: {preset: dgx-h100}\n", 4, 8},
       {"pp: 2, global_batch: 32", one, 4, 8},
       {"pp: 2, global_batch: 32", two, 8, 4},
       {"pp: 2, tp: 2, global_batch: 32", one, 2, 16},

@@ -105,7 +105,7 @@ TEST_CASE("defaults: without degrees replicas fill the nodes", "[config]") {
                             "strategy: {microbatches: 8}\n"));
   CHECK(*device.config.strategy.pp == 1);
   CHECK(*device.config.strategy.dp == 1);
-  CHECK(Warns(device, "strategy.pp: not given: 1"));
+  CHECK(Warns(device, "strategy.pp: not given: pp 1"));
 }
 
 TEST_CASE("defaults: what a degree alone cannot fill is said", "[config]") {

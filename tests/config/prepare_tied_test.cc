@@ -25,7 +25,7 @@ PreparedRun Run(const std::string& schedule, int pp, bool tied,
   return Prepared(absl::StrCat(
       "schedule: {name: ", schedule, "}\nmodel: {preset: gpt-tiny, ",
       "tied_embeddings: ", tied ? "true" : "false", "}\nstrategy: {pp: ", pp,
-      ", microbatches: 16", strategy,
+      ", dp: 1, microbatches: 16", strategy,
       "}\nsystem: {preset: dgx-h100}\ncosts: {analytic: {device: auto}}\n"));
 }
 

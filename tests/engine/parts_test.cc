@@ -110,7 +110,7 @@ TEST_CASE("parts: replicas that run one after the other have the same times",
   UNSCOPED_INFO(compared << " programs, " << apart << " apart, " << flows
                          << " of them with flows, " << folded << " folded");
   CHECK(compared > 600);
-  CHECK(apart > 60);
+  CHECK(apart > 40);
   CHECK(flows > 10);
   CHECK(folded > 10);
 }

@@ -172,9 +172,11 @@ absl::Status TakeDegrees(bool has_model, RunContext* context,
                          strategy.tp.value_or(1) * strategy.cp.value_or(1) *
                          strategy.dp.value_or(1);
   const bool by_dp = !strategy.dp;
+  const bool nodes = config->system.nodes.has_value();
+  // Replicas follow from both then (TakeGlobalBatch).
+  const bool by_batch = by_dp && !takes_pp && nodes && strategy.global_batch;
   const bool wanted =
-      at_most_one ||
-      (by_dp && (takes_pp || (config->system.nodes && !strategy.global_batch)));
+      !by_batch && (at_most_one || (by_dp && (takes_pp || nodes)));
   if (wanted && strategy.pp && NamesSystem(config->system) &&
       !HasClasses(strategy.dp_classes) && !ListsDevices(strategy) &&
       !config->timed_by_run && replica <= limits::kMostReplicas) {

@@ -243,7 +243,7 @@ TEST_CASE("cli: impossible parameters are exit 2 and named", "[cli]") {
         "LoopedBFS, ZBVZeroBubble, which derive from it"}},
       {{"simulate", "--schedule", "madpipe", "--pp", "2"},
        2,
-       {"schedule 'madpipe' is not available in this version (known: 1f1b, "}},
+       {"unknown schedule 'madpipe'; did you mean 'bitpipe'?"}},
       {Small({"--data-parallel", "hsdp"}),
        2,
        {"strategy.data_parallel: hsdp is not available in this version; "

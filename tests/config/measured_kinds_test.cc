@@ -333,6 +333,7 @@ void OnSystem(RunConfig* config, int devices_per_node = 8) {
   config->system.device_name = "toy";
   config->system.devices_per_node = devices_per_node;
   config->system.nics_per_node = devices_per_node;
+  config->strategy.dp = 1;
 }
 
 // In this order on one device, with copies of the activations.
@@ -356,7 +357,6 @@ void StepOnHost(RunConfig* config) {
 
 void SuperOffload(RunConfig* config) {
   StepOnHost(config);
-  config->strategy.dp = 1;
   config->strategy.optimizer_placement = OptimizerPlacement::kSuperOffload;
 }
 

@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "sim/config/prepare.h"
 #include "sim/engine/fast_engine.h"
@@ -25,7 +26,8 @@ PreparedRun Run(const std::string& schedule, int pp, bool tied,
   return Prepared(absl::StrCat(
       "schedule: {name: ", schedule, "}\nmodel: {preset: gpt-tiny, ",
       "tied_embeddings: ", tied ? "true" : "false", "}\nstrategy: {pp: ", pp,
-      ", dp: 1, microbatches: 16", strategy,
+      ", microbatches: 16",
+      absl::StrContains(strategy, "dp: ") ? "" : ", dp: 1", strategy,
       "}\nsystem: {preset: dgx-h100}\ncosts: {analytic: {device: auto}}\n"));
 }
 

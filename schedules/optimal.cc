@@ -2,8 +2,8 @@
 // here, with a bound that says how much might still be saved.
 #include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <limits>
+#include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -39,17 +39,12 @@ constexpr char kPlain[] = "plain";
 constexpr char kLoop[] = "loop";
 constexpr char kWave[] = "v";
 
-std::string OwnOr(const ScheduleParams& params, absl::string_view key,
-                  absl::string_view fallback) {
-  const auto own = params.own.find(std::string(key));
-  return own == params.own.end() ? std::string(fallback) : own->second;
-}
-
 Placement PlacementOfParams(const ScheduleParams& params) {
   if (params.vpp == 1) return Placement::Plain(params.pp);
-  return OwnOr(params, "placement", kAuto) == kWave && params.vpp % 2 == 0
-             ? WavePlacement(params)
-             : LoopPlacement(params);
+  const auto own = params.own.find("placement");
+  const bool is_wave = own != params.own.end() && own->second == kWave;
+  return is_wave && params.vpp % 2 == 0 ? WavePlacement(params)
+                                        : LoopPlacement(params);
 }
 
 absl::Status CheckPlacement(const ScheduleParams& params) {
@@ -126,7 +121,7 @@ bool StandsAlike(const ScheduleInfo& info, const ScheduleParams& params,
 
 // Offers what registered schedules and patterns give; the name of the best.
 std::string OfferStarts(const ScheduleParams& params, const OrderTask& task,
-                        OrderSearch* search) {
+                        int64_t least, OrderSearch* search) {
   std::string best;
   ScheduleParams theirs = params;
   theirs.own.clear();
@@ -146,7 +141,7 @@ std::string OfferStarts(const ScheduleParams& params, const OrderTask& task,
       if (search->is_least()) return best;
     }
   }
-  for (const PassOrders& orders : StartOrders(task, kStarts)) {
+  for (const PassOrders& orders : StartOrders(task, least, kStarts)) {
     if (search->Offer(orders)) best = "a repeated pattern";
   }
   return best;
@@ -194,7 +189,7 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
   const int64_t least = LeastTicks(task);
   OrderSearch search(task, least, static_cast<uint64_t>(seed));
   const auto begin = std::chrono::steady_clock::now();
-  const std::string start = OfferStarts(params, task, &search);
+  const std::string start = OfferStarts(params, task, least, &search);
   if (search.best().empty()) {
     return absl::InternalError("no order to start from");
   }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <initializer_list>
 #include <vector>
 
 namespace pipewright {
@@ -152,8 +151,8 @@ class StartBounds {
   const int last_;
   const int microbatches_;
   std::vector<Room> rooms_;
-  int64_t beyond_ =
-      0;  // from the end of F on `last` to its B, if it is not pp-1
+  // From the end of F on `last` to its B, if it is not pp-1.
+  int64_t beyond_ = 0;
   std::vector<std::vector<int64_t>> forward_;  // [rank][microbatch] starts
   std::vector<std::vector<int64_t>> backward_;
   const bool all_pairs_;

@@ -2,12 +2,9 @@
 
 #include <algorithm>
 #include <functional>
-#include <limits>
 #include <queue>
 #include <tuple>
 #include <utility>
-
-#include "sim/schedule/order_bound.h"
 
 namespace pipewright {
 namespace {
@@ -223,8 +220,6 @@ void CyclicPattern::FindSkips() {
               ? start_[2 * stages + stage] + own.backward_weight
               : start_[stages + stage] + own.backward_input;
       const int64_t life = until - start_[stage];
-      // As a part of the longest, so that short ones of other chunks count
-      // less.
       periods = std::max(periods, (life + period_ - 1) / period_);
     }
     room =
@@ -266,7 +261,8 @@ PassOrders CyclicPattern::Orders(bool with_weights) const {
   return orders;
 }
 
-std::vector<PassOrders> StartOrders(const OrderTask& task, int most) {
+std::vector<PassOrders> StartOrders(const OrderTask& task, int64_t least,
+                                    int most) {
   std::vector<std::pair<int64_t, PassOrders>> found;
   OrderTimes times(task);
   WeightFiller filler(task);
@@ -301,9 +297,8 @@ std::vector<PassOrders> StartOrders(const OrderTask& task, int most) {
     shortest = std::max(shortest, work);
   }
   const double longest =
-      kLongestPeriod *
-      std::max(static_cast<double>(shortest),
-               static_cast<double>(LeastTicks(task)) / task.microbatches);
+      kLongestPeriod * std::max(static_cast<double>(shortest),
+                                static_cast<double>(least) / task.microbatches);
   std::vector<std::pair<double, CyclicPattern>> patterns;
   for (int64_t period = shortest; static_cast<double>(period) <= longest;
        period += std::max<int64_t>(1, period / kPeriodSteps)) {

@@ -42,7 +42,7 @@ class CyclicPattern {
 
   // Ticks from one microbatch to the next, in the mean: longer than the period
   // if room for all is missing, so that after as many microbatches as there is
-  // room for some periods stay empty. Infinity: no rank may hold so many.
+  // room for some periods stay empty.
   double TicksEach() const { return ticks_each_; }
 
   // Orders of F and B, or of all passes, by their starts.
@@ -64,7 +64,9 @@ class CyclicPattern {
   double ticks_each_ = 0;
 };
 
-// Orders of both kinds, best first, no more than `most`; all fit.
-std::vector<PassOrders> StartOrders(const OrderTask& task, int most);
+// Orders of both kinds, best first, no more than `most`; all fit. `least`: that
+// of LeastTicks.
+std::vector<PassOrders> StartOrders(const OrderTask& task, int64_t least,
+                                    int most);
 
 }  // namespace pipewright

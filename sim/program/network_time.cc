@@ -251,8 +251,13 @@ double HostOpSeconds(const Program& program, const SideOp& op, int replica,
 std::vector<Member> GroupMembers(const Program& program, const Group& group,
                                  int replica) {
   std::vector<Member> members;
-  for (int other = 0; other < program.replicas; ++other) {
-    if (group.InstanceOf(other) != group.InstanceOf(replica)) continue;
+  // Only its own instance is visited: there are as many as replicas if each
+  // meets for itself.
+  const int count = group.ReplicasOf(program.replicas);
+  const int step = group.across ? group.part : 1;
+  const int first = group.FirstOf(group.InstanceOf(replica));
+  for (int index = 0; index < count; ++index) {
+    const int other = first + index * step;
     for (const int rank : group.ranks) {
       const int contexts =
           group.contexts ? program.network.context_parallel : 1;

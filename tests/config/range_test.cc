@@ -192,12 +192,13 @@ std::string Try(const std::string& base, const std::vector<ConfigEdit>& edits) {
   const double passes = WorkOf(*config);
   const double repeated = passes * config->iterations.value_or(8);
   if (passes < kRefused && repeated > kMostWork) return "";
-  if (NamesSystem(config->system) &&
-      config->strategy.dp.value_or(1) > kMostReplicas) {
-    return "";
-  }
   const absl::StatusOr<PreparedRun> run = Prepare(*config);
   if (!run.ok()) return "";
+  // Replicas that fill a node are no part of `config`.
+  if (NamesSystem(run->config.system) &&
+      run->config.strategy.dp.value_or(1) > kMostReplicas) {
+    return "";
+  }
   const absl::StatusOr<Program> program =
       Lower(run->schedule.lowered, run->lower);
   if (!program.ok()) return "";

@@ -168,7 +168,7 @@ done
 if [ -n "$binary" ]; then
   for spec in "${!specs[@]}"; do
     # It ends with the number of tests.
-    "$binary" --list-test-names-only "$spec" | grep -q . ||
+    [ -n "$("$binary" --list-test-names-only "$spec")" ] ||
       fail "${specs[$spec]}: no test is named '$spec'"
   done
 fi

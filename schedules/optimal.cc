@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
 #include "sim/schedule/order_bound.h"
+#include "sim/schedule/order_exact.h"
 #include "sim/schedule/order_search.h"
 #include "sim/schedule/order_starts.h"
 #include "sim/schedule/order_task.h"
@@ -29,7 +31,7 @@ constexpr char kAuto[] = "auto";
 // Passes that are timed unless somebody says how many steps there are.
 constexpr int64_t kUsualVisits = 40'000'000;
 constexpr int kLeastSteps = 100;
-constexpr int kUsualSteps = 600;
+constexpr int kUsualSteps = 20'000;
 constexpr int kMostSteps = 1'000'000'000;
 constexpr double kLongestBudget = 86'400;  // s
 // Patterns and warm-ups that the search may start from.
@@ -142,9 +144,19 @@ std::string OfferStarts(const ScheduleParams& params, const OrderTask& task,
     }
   }
   for (const PassOrders& orders : StartOrders(task, least, kStarts)) {
-    if (search->Offer(orders)) best = "a repeated pattern";
+    if (search->Offer(orders)) best = "a list or pattern of its own";
   }
   return best;
+}
+
+// Of a small task the shortest order is found and proved.
+void TryAllOrders(const OrderTask& task, OrderSearch* search) {
+  if (search->is_least()) return;
+  const std::optional<ExactOrder> shortest =
+      FindShortestOrder(task, search->best_ticks());
+  if (!shortest) return;
+  if (!shortest->orders.empty()) search->Offer(shortest->orders);
+  if (task.room == task.most_room) search->set_least(search->best_ticks());
 }
 
 // Seconds of "2s"; 0: no budget was given.
@@ -194,6 +206,7 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
     return absl::InternalError("no order to start from");
   }
   const int64_t start_ticks = search.best_ticks();
+  TryAllOrders(task, &search);
   int64_t own_steps = steps;
   if (steps < 0) {
     own_steps = std::clamp<int64_t>(kUsualVisits / task.num_passes(),
@@ -212,7 +225,7 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
   Schedule schedule = task.ToSchedule(kName, search.best());
   const double tick = TickOf(params);
   schedule.found = {.time = tick * static_cast<double>(search.best_ticks()),
-                    .least_time = tick * static_cast<double>(least),
+                    .least_time = tick * static_cast<double>(search.least()),
                     .is_whole = whole,
                     .start = start,
                     .start_time = tick * static_cast<double>(start_ticks),

@@ -29,6 +29,8 @@ class OrderSearch {
 
   const PassOrders& best() const { return best_; }
   int64_t best_ticks() const { return best_ticks_; }
+  int64_t least() const { return least_; }
+  void set_least(int64_t least) { least_ = least; }
   bool is_least() const { return best_ticks_ <= least_; }
   int64_t steps() const { return steps_; }  // orders that were timed
 
@@ -41,7 +43,7 @@ class OrderSearch {
                     size_t to) const;
 
   const OrderTask& task_;
-  const int64_t least_;
+  int64_t least_;
   std::mt19937_64 random_;
   OrderTimes times_;
   std::vector<int> position_;  // [pass] in its rank's order

@@ -18,6 +18,9 @@ constexpr int64_t kPeriodSteps = 300;
 constexpr double kLongestPeriod = 1.6;
 // Patterns whose orders are timed; neighbours often have the same.
 constexpr int kTimedPatterns = 12;
+// Microbatches under way at a time in lists of passes, in quarters of the
+// ranks.
+constexpr int kTogether[] = {1, 2, 3, 4, 5, 6, 8, 12};
 // Lengths of a warm-up over that of 1F1B, in quarters.
 constexpr int kLeastWarmup = 4;
 constexpr int kMostWarmup = 8;
@@ -79,6 +82,93 @@ PassOrders WarmupOrders(const OrderTask& task, int quarters) {
   }
   return orders;
 }
+
+// Orders of F and B by a list: what can start first does, B before F, late
+// stages first, with so many microbatches under way at most. A rank keeps room
+// for what is left of its oldest microbatch, so that none waits for ever.
+class ListOrders {
+ public:
+  ListOrders(const OrderTask& task, int together, bool with_weights)
+      : task_(task),
+        together_(together),
+        with_weights_(with_weights),
+        counts_(2 * task.num_stages()),
+        end_(counts_.size() * task.microbatches),
+        clock_(task.pp()),
+        held_(task.pp()),
+        orders_(task.pp()) {}
+
+  PassOrders Make() {
+    for (size_t done = 0; done < end_.size(); ++done) {
+      int64_t start = OrderTimes::kEndless;
+      int chosen = -1;
+      for (int row = std::ssize(counts_) - 1; row >= 0; --row) {
+        const int64_t own = StartOf(row);
+        if (own >= start) continue;
+        start = own;
+        chosen = row;
+      }
+      if (chosen < 0) return {};
+      Add(chosen, start);
+    }
+    return std::move(orders_);
+  }
+
+ private:
+  // kEndless: it cannot be next.
+  int64_t StartOf(int row) const {
+    const int stages = task_.num_stages();
+    const int k = counts_[row];
+    if (k == task_.microbatches) return OrderTimes::kEndless;
+    const int stage = row % stages;
+    const int rank = task_.placement.RankOf(stage);
+    const int pass = task_.Number(row / stages, stage, k);
+    if (row == 0 && k >= counts_[stages] + together_) {
+      return OrderTimes::kEndless;
+    }
+    if (row < stages && !HasRoom(rank, stage, k)) return OrderTimes::kEndless;
+    const int input = task_.InputOf(pass);
+    if (input < 0) return clock_[rank];
+    if (counts_[input / task_.microbatches] <= k) return OrderTimes::kEndless;
+    return std::max(clock_[rank],
+                    end_[input] + task_.Hop(task_.StageOf(input), stage));
+  }
+
+  bool HasRoom(int rank, int stage, int k) const {
+    const int stages = task_.num_stages();
+    const auto stage_of = [&](int chunk) {
+      return task_.placement.StageOf(rank, chunk);
+    };
+    const int oldest = counts_[stages + stage_of(0)];
+    double needed = held_[rank] + task_.MostOf(stage);
+    for (int chunk = 0; chunk < task_.placement.vpp() && k > oldest; ++chunk) {
+      const int other = stage_of(chunk);
+      if (counts_[other] <= oldest) needed += task_.MostOf(other);
+    }
+    return needed <= WithRounding(task_.room[rank]);
+  }
+
+  void Add(int row, int64_t start) {
+    const int stage = row % task_.num_stages();
+    const int rank = task_.placement.RankOf(stage);
+    const bool back = row >= task_.num_stages();
+    const int pass = row * task_.microbatches + counts_[row]++;
+    orders_[rank].push_back(pass);
+    end_[pass] = start + task_.Ticks(pass);
+    clock_[rank] = end_[pass];
+    if (back && with_weights_) clock_[rank] += task_.TicksOf(2, stage);
+    held_[rank] += back ? -task_.MostOf(stage) : task_.MostOf(stage);
+  }
+
+  const OrderTask& task_;
+  const int together_;
+  const bool with_weights_;     // a rank runs W behind B
+  std::vector<int> counts_;     // [kind * stages + stage]
+  std::vector<int64_t> end_;    // [pass]
+  std::vector<int64_t> clock_;  // [rank]
+  std::vector<double> held_;    // [rank]
+  PassOrders orders_;
+};
 
 // Each microbatch alone; fits wherever one does.
 PassOrders OneByOne(const OrderTask& task) {
@@ -277,16 +367,26 @@ std::vector<PassOrders> StartOrders(const OrderTask& task, int64_t least,
     if (std::ssize(found) > most) found.pop_back();
   };
   const auto add_filled = [&](const PassOrders& orders) {
-    if (!task.splits) return add(orders);
+    if (!task.splits || orders.empty()) return add(orders);
     for (const Patience patience :
          {Patience::kNone, Patience::kKnown, Patience::kPossible}) {
       add(filler.Fill(orders, patience));
     }
   };
   add(OneByOne(task));
-  for (int quarters = kLeastWarmup;
-       quarters <= kMostWarmup && task.placement.vpp() == 1; ++quarters) {
-    add_filled(WarmupOrders(task, quarters));
+  if (task.placement.vpp() == 1) {
+    for (int quarters = kLeastWarmup; quarters <= kMostWarmup; ++quarters) {
+      add_filled(WarmupOrders(task, quarters));
+    }
+  } else {
+    for (const int quarters : kTogether) {
+      const int together = (quarters * task.pp() + 3) / 4;
+      for (const bool with_weights : {false, true}) {
+        if (with_weights && !task.splits) continue;
+        add_filled(ListOrders(task, together, with_weights).Make());
+      }
+      if (together >= task.microbatches) break;
+    }
   }
   int64_t shortest = 1;  // period: the work of the busiest rank
   for (int rank = 0; rank < task.pp(); ++rank) {

@@ -1,5 +1,6 @@
 // Orders that a search can start from, where no registered schedule is made for
-// the task: warm-ups of several lengths, and patterns that repeat.
+// the task: warm-ups of several lengths, lists of what can start first, and
+// patterns that repeat.
 #pragma once
 
 #include <cstdint>

@@ -20,8 +20,9 @@
 namespace pipewright::optimal_test {
 namespace {
 
-// One stage a rank. Times are whole numbers.
-ScheduleParams AnyParams(Random& random, int pp, int microbatches) {
+// Times are whole numbers.
+ScheduleParams AnyParams(Random& random, int pp, int microbatches,
+                         int chunks = 1) {
   ScheduleParams params;
   params.pp = pp;
   params.microbatches = microbatches;
@@ -34,7 +35,8 @@ ScheduleParams AnyParams(Random& random, int pp, int microbatches) {
   const int forward = random.Int(8, 32);
   const int input = random.Int(8, 32);
   const int weight = random.Int(3, 24);
-  for (int stage = 0; stage < pp; ++stage) {
+  params.vpp = chunks;
+  for (int stage = 0; stage < pp * chunks; ++stage) {
     const int part = alike ? 10 : random.Int(6, 15);
     costs.stages.push_back(
         {.forward = static_cast<double>(forward * part),
@@ -154,6 +156,117 @@ class AllOrders {
   std::vector<size_t> chosen_;  // [rank]
 };
 
+// Whether any order is shorter than `time`: passes are begun one after the
+// other by their dates, and all of a rank's passes that are left count as work.
+// Any number of chunks, loop or v; nothing of sim/schedule is used.
+class ShorterOrder {
+ public:
+  ShorterOrder(const ScheduleParams& params, double time)
+      : params_(params),
+        time_(time),
+        stages_(params.pp * params.vpp),
+        counts_(3 * stages_),
+        ends_(3 * stages_),
+        clock_(params.pp),
+        first_(params.pp, -1) {}
+
+  bool Exists() { return Begin(0); }
+
+ private:
+  int RankOf(int stage) const {
+    const int place = stage % params_.pp;
+    const auto placement = params_.own.find("placement");
+    const bool turned = placement != params_.own.end() &&
+                        placement->second == "v" && stage / params_.pp % 2 == 1;
+    return turned ? params_.pp - 1 - place : place;
+  }
+  double TicksOf(int kind, int stage) const {
+    const StageTimes& own = params_.costs.stages[stage];
+    return kind == 0   ? own.forward
+           : kind == 1 ? own.backward_input
+                       : own.backward_weight;
+  }
+
+  // Date of the next pass of a kind and stage; below 0: it cannot be next.
+  double StartOf(int kind, int stage) const {
+    const int k = counts_[3 * stage + kind];
+    if (k == params_.microbatches) return -1;
+    double start = clock_[RankOf(stage)];
+    const auto wait = [&](int other_kind, int other) {
+      if (counts_[3 * other + other_kind] <= k) return false;
+      const double hop = RankOf(other) == RankOf(stage) ? 0 : params_.costs.hop;
+      start = std::max(start, ends_[3 * other + other_kind][k] + hop);
+      return true;
+    };
+    if (kind == 0) return stage == 0 || wait(0, stage - 1) ? start : -1;
+    if (!wait(kind - 1, stage)) return -1;
+    if (kind == 2 || stage + 1 == stages_) return start;
+    return wait(1, stage + 1) ? start : -1;
+  }
+
+  // In chunks that a rank holds, F of which has begun and W not ended.
+  bool HasRoom(int rank) const {
+    double held = 1;
+    for (int stage = 0; stage < stages_; ++stage) {
+      if (RankOf(stage) != rank) continue;
+      const int* const counts = &counts_[3 * stage];
+      held += counts[0] - counts[1] +
+              params_.costs.held_until_weight * (counts[1] - counts[2]);
+    }
+    return held <= *params_.max_activations * params_.vpp + 1e-9;
+  }
+
+  bool IsHopeless() const {
+    for (int rank = 0; rank < params_.pp; ++rank) {
+      double end = clock_[rank];
+      if (!params_.costs.steps_together) end -= std::max(0.0, first_[rank]);
+      for (int stage = 0; stage < stages_; ++stage) {
+        if (RankOf(stage) != rank) continue;
+        for (int kind = 0; kind < 3; ++kind) {
+          end += (params_.microbatches - counts_[3 * stage + kind]) *
+                 TicksOf(kind, stage);
+        }
+      }
+      if (first_[rank] >= 0 && end >= time_ * (1 - 1e-9)) return true;
+    }
+    return false;
+  }
+
+  bool Begin(double now) {
+    if (IsHopeless()) return false;
+    bool is_done = true;
+    for (int stage = 0; stage < stages_; ++stage) {
+      is_done = is_done && counts_[3 * stage + 2] == params_.microbatches;
+      for (int kind = 0; kind < 3; ++kind) {
+        const int rank = RankOf(stage);
+        const double start = StartOf(kind, stage);
+        if (start < now || (kind == 0 && !HasRoom(rank))) continue;
+        const double clock = clock_[rank];
+        const double first = first_[rank];
+        if (first < 0) first_[rank] = start;
+        clock_[rank] = start + TicksOf(kind, stage);
+        ends_[3 * stage + kind].push_back(clock_[rank]);
+        ++counts_[3 * stage + kind];
+        const bool found = Begin(start);
+        --counts_[3 * stage + kind];
+        ends_[3 * stage + kind].pop_back();
+        clock_[rank] = clock;
+        first_[rank] = first;
+        if (found) return true;
+      }
+    }
+    return is_done;
+  }
+
+  const ScheduleParams params_;
+  const double time_;
+  const int stages_;
+  std::vector<int> counts_;                // [3 * stage + kind]
+  std::vector<std::vector<double>> ends_;  // [3 * stage + kind][microbatch]
+  std::vector<double> clock_;              // [rank]
+  std::vector<double> first_;              // [rank] start; -1: none
+};
+
 Schedule Searched(const ScheduleParams& params) {
   auto schedule = BuildSchedule("optimal", params);
   INFO(schedule.status());
@@ -214,6 +327,41 @@ TEST_CASE("optimal: against all orders, the bound holds and the best is found",
   CHECK(found >= 0.95 * cases);
   CHECK(above_work >= 0.8 * tight);
   CHECK(gaps / tight <= 0.05);
+}
+
+TEST_CASE("optimal: of small tasks no order is shorter, with chunks neither",
+          "[schedule]") {
+  Random random(46);
+  struct Size {
+    int pp, chunks, microbatches, cases;
+  };
+  int proved = 0, cases = 0, better = 0;
+  for (const Size& size :
+       {Size{2, 1, 4, 20}, Size{3, 1, 3, 20}, Size{2, 2, 1, 10},
+        Size{2, 2, 2, 30}, Size{1, 3, 2, 5}, Size{3, 2, 1, 10}}) {
+    for (int draw = 0; draw < testing::Rounds(size.cases); ++draw) {
+      ScheduleParams params =
+          AnyParams(random, size.pp, size.microbatches, size.chunks);
+      if (size.chunks > 1) {
+        params.own["placement"] =
+            size.chunks == 2 && random.Chance(50) ? "v" : "loop";
+      }
+      const Schedule schedule = Searched(params);
+      const FoundOrder& order = *schedule.found;
+      INFO(ScheduleToText(schedule)
+           << " limit " << *params.max_activations << " found " << order.time
+           << " bound " << order.least_time);
+      CHECK(TimeOf(schedule, params.costs) == Approx(order.time));
+      CHECK_FALSE(ShorterOrder(params, order.time).Exists());
+      // The test sees what there is to see.
+      CHECK(ShorterOrder(params, order.time * (1 + 1e-6)).Exists());
+      ++cases;
+      proved += order.gap() < 1e-9;
+      better += order.time < order.start_time;
+    }
+  }
+  CHECK(proved == cases);
+  CHECK(better > 0);
 }
 
 TEST_CASE("optimal: within its limit, and as fast as any schedule that is",

@@ -10,6 +10,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "sim/memory/activations.h"
+#include "sim/schedule/order_exact.h"
+#include "sim/schedule/order_task.h"
 #include "sim/schedule/registry.h"
 #include "sim/schedule/replay.h"
 #include "sim/schedule/text.h"
@@ -362,6 +364,54 @@ TEST_CASE("optimal: of small tasks no order is shorter, with chunks neither",
   }
   CHECK(proved == cases);
   CHECK(better > 0);
+}
+
+OrderTask TaskOf(const ScheduleParams& params, const Placement& placement) {
+  OrderTask task = {.placement = placement,
+                    .microbatches = params.microbatches,
+                    .steps_together = params.costs.steps_together};
+  for (const StageTimes& own : params.costs.stages) {
+    task.stages.push_back(
+        {.forward = static_cast<int64_t>(own.forward),
+         .backward_input = static_cast<int64_t>(own.backward_input),
+         .backward_weight = static_cast<int64_t>(own.backward_weight),
+         .hop = static_cast<int64_t>(params.costs.hop)});
+  }
+  task.kept.assign(task.num_stages(), 1);
+  task.left.assign(task.num_stages(), params.costs.held_until_weight);
+  task.room.assign(task.pp(), *params.max_activations * params.vpp);
+  task.most_room = task.room;
+  return task;
+}
+
+// Without a start that may be the shortest anyway.
+TEST_CASE("optimal: all ways lead to the shortest order", "[schedule]") {
+  Random random(47);
+  for (int draw = 0; draw < testing::Rounds(60); ++draw) {
+    const int chunks = random.Int(1, 2);
+    const int pp = random.Int(2, 3);
+    ScheduleParams params =
+        AnyParams(random, pp, pp * chunks > 4 ? 1 : random.Int(1, 2), chunks);
+    if (chunks == 1) params.microbatches = random.Int(2, 3);
+    const bool turned = chunks == 2 && random.Chance(50);
+    params.own["placement"] = turned ? "v" : "loop";
+    const OrderTask task =
+        TaskOf(params, turned ? Placement::V(pp) : Placement::Loop(pp, chunks));
+    const auto shortest = FindShortestOrder(task, OrderTimes::kEndless);
+    REQUIRE(shortest.has_value());
+    REQUIRE(!shortest->orders.empty());
+    const int64_t ticks = shortest->ticks;
+    INFO(ScheduleToText(task.ToSchedule("optimal", shortest->orders))
+         << " limit " << *params.max_activations << " ticks " << ticks);
+    CHECK(task.Fits(shortest->orders));
+    CHECK(OrderTimes(task).Run(shortest->orders) == ticks);
+    CHECK_FALSE(ShorterOrder(params, static_cast<double>(ticks)).Exists());
+    // What can end below a limit is not left out, however near the limit is.
+    const auto again = FindShortestOrder(task, ticks + 1);
+    REQUIRE(again.has_value());
+    CHECK(again->ticks == ticks);
+    CHECK(FindShortestOrder(task, ticks)->orders.empty());
+  }
 }
 
 TEST_CASE("optimal: within its limit, and as fast as any schedule that is",

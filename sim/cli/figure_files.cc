@@ -13,6 +13,7 @@
 #include "sim/config/run_config.h"
 #include "sim/report/format.h"
 #include "sim/report/limits.h"
+#include "sim/report/memory_report.h"
 
 namespace pipewright {
 namespace {
@@ -24,12 +25,19 @@ constexpr char kTokens[] = "tokens_per_s";
 std::string NumbersOf(const FigurePoint& point, const FigureAxis& y,
                       bool has_memory) {
   const AxisUnit unit = UnitOf(y.path, point.y);
-  std::string out =
-      absl::StrCat(y.path == kTokens ? "" : absl::StrCat(AxisWords(y.path), " "),
-                   WithSeparators(point.y / unit.size), " ",
-                   y.path == kTokens ? "tokens/s" : unit.name);
+  std::string out = absl::StrCat(
+      y.path == kTokens ? "" : absl::StrCat(AxisWords(y.path), " "),
+      WithSeparators(point.y / unit.size), " ",
+      y.path == kTokens ? "tokens/s" : unit.name);
   if (has_memory) absl::StrAppend(&out, ", ", FormatBytes(point.x));
   return out;
+}
+
+// What a plan's name says behind the degrees: "even, zero1".
+std::string LayoutOf(const std::string& name) {
+  const std::string mark = "layout ";
+  const size_t at = name.find(mark);
+  return at == std::string::npos ? name : name.substr(at + mark.size());
 }
 
 // The ends of the front, and what no point is.
@@ -51,8 +59,7 @@ std::vector<std::string> VerdictOf(const Figure& figure, int64_t misfits) {
   };
   const size_t count = figure.points.size();
   std::vector<std::string> lines = {absl::StrCat(
-      WithSeparators(static_cast<double>(count)),
-      count == 1 ? " run" : " runs",
+      WithSeparators(static_cast<double>(count)), count == 1 ? " run" : " runs",
       misfits == 0 ? ""
                    : absl::StrCat("; ", misfits,
                                   " more need more memory than there is and "
@@ -143,7 +150,8 @@ Figure FigureOfPlan(const PlanOutcome& outcome) {
     point.series = space.schedules()[group.schedule];
     point.x = result.peak_bytes;
     point.y = has_tokens ? result.tokens_per_s : result.iteration_s;
-    point.words = {{"schedule.name", point.series}};
+    point.words = {{"schedule.name", point.series},
+                   {"layout", LayoutOf(point.name)}};
     point.numbers = {{"strategy.tp", group.tp},
                      {"strategy.cp", group.cp},
                      {"strategy.ep", group.ep},
@@ -156,21 +164,27 @@ Figure FigureOfPlan(const PlanOutcome& outcome) {
     if (result.confirmed_s) {
       point.numbers.emplace_back("confirmed_s", *result.confirmed_s);
     }
-    point.command =
-        SimulateCommand(ToString(space.ConfigOf(result.point)), {});
+    point.command = SimulateCommand(ToString(space.ConfigOf(result.point)), {});
   }
   if (figure.points.empty()) return figure;
-  figure.verdict = VerdictOf(figure, 0);
-  figure.verdict[0] = absl::StrCat(
-      "The ", WithSeparators(static_cast<double>(figure.points.size())),
-      " layouts that were simulated and fit, of ",
-      WithSeparators(static_cast<double>(outcome.counts.legal)), " legal ones");
+  // The first is the best on fluid too, where the fastest need not be.
+  figure.verdict = {
+      absl::StrCat("Best: ", NumbersOf(figure.points[0], figure.y, true), ": ",
+                   figure.points[0].name)};
+  if (outcome.report && outcome.report->memory) {
+    figure.verdict.push_back(
+        absl::StrCat("Memory: ", MemoryVerdictLine(*outcome.report->memory)));
+  }
   if (outcome.report) {
     figure.verdict.push_back(
-        absl::StrCat("What limits the fastest: ", LimitsText(*outcome.report)));
+        absl::StrCat("What limits it: ", LimitsText(*outcome.report)));
   }
-  figure.verdict.push_back(
-      absl::StrCat("How sure: ", PlanConfidence(outcome)));
+  figure.verdict.push_back(absl::StrCat("How sure: ", PlanConfidence(outcome)));
+  figure.verdict.push_back(absl::StrCat(
+      "Below: the ", WithSeparators(static_cast<double>(figure.points.size())),
+      " layouts that were simulated and fit, of ",
+      WithSeparators(static_cast<double>(outcome.counts.legal)),
+      " legal ones"));
   return figure;
 }
 

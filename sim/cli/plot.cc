@@ -51,16 +51,18 @@ absl::Status ReadSize(const std::string& text, Figure* figure) {
       good(figure->width_mm) && good(figure->height_mm)) {
     return absl::OkStatus();
   }
-  return BadValue("--size", text,
-                  absl::StrCat("WIDTH or WIDTHxHEIGHT in mm, each ", kLeastFigureMm,
-                               " to ", kMostFigureMm, ", as 85 or 120x80"));
+  return BadValue(
+      "--size", text,
+      absl::StrCat("WIDTH or WIDTHxHEIGHT in mm, each ", kLeastFigureMm, " to ",
+                   kMostFigureMm, ", as 85 or 120x80"));
 }
 
 absl::Status PlotVerb::Run() {
   FileFormat format = FileFormat::kCsv;
   for (const std::string& path : inputs) files.Reads("FILE", path);
   if (files.wanted("-o")) {
-    const absl::StatusOr<FileFormat> ending = FigureFormat("-o", files.path("-o"));
+    const absl::StatusOr<FileFormat> ending =
+        FigureFormat("-o", files.path("-o"));
     // That a file would be lost is worse than its name.
     if (!ending.ok()) PW_RETURN_IF_ERROR(files.Check());
     PW_RETURN_IF_ERROR(ending.status());
@@ -117,8 +119,10 @@ void AddPlot(CLI::App* app, Action* action) {
       ->type_name("N");
   verb->add_option("--kind", plot->kind, "scatter or line [scatter]")
       ->check(CLI::IsMember({"scatter", "line"}));
-  verb->add_option("--size", plot->size, "width, or width and height, in mm: 85 for one of two columns "
-                   "[120x80]");
+  verb->add_option(
+      "--size", plot->size,
+      "width, or width and height, in mm: 85 for one of two columns "
+      "[120x80]");
   verb->add_option("--font-size", plot->font_pt, "in points [8]")
       ->check(NumberCheck("--font-size", 0, 72));
   verb->add_option("--title", plot->title, "above the figure");

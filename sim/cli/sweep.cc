@@ -234,7 +234,8 @@ void AddSweep(CLI::App* app, Action* action) {
         ->allow_extra_args(false)
         ->group(kGrid);
   };
-  repeated("--sweep", &sweep->axes, "an axis: any field or flag; schedule=all takes every schedule",
+  repeated("--sweep", &sweep->axes,
+           "an axis: any field or flag; schedule=all takes every schedule",
            "FIELD=VALUES");
   repeated("--filter", &sweep->filters, "keep points where this holds",
            "CONDITION");
@@ -278,10 +279,10 @@ void AddSweep(CLI::App* app, Action* action) {
   sweep->files.AddTo(verb, "--html",
                      "a page of all rows: scatter, table, commands",
                      FileFormat::kHtml);
-  sweep->files.AddTo(verb, "--figure",
-                     absl::StrCat("bubble against memory of all rows: ",
-                                  kFigureEndings),
-                     FileFormat::kSvg);
+  sweep->files.AddTo(
+      verb, "--figure",
+      absl::StrCat("bubble against memory of all rows: ", kFigureEndings),
+      FileFormat::kSvg);
   verb->add_option("--columns", sweep->columns,
                    "columns of --csv and --jsonl: axes and paths of the report")
       ->delimiter(',')

@@ -259,11 +259,12 @@ std::string Verdict(const Page& page) {
           ? absl::StrCat("90 % of steps: ",
                          IntervalText(*report.interval, report.iteration_s))
           : "no interval is known for these times");
-  add("Times", report.costs ? absl::StrCat("estimated for ",
-                                           report.costs->device.name)
+  add("Times", report.costs
+                   ? absl::StrCat("estimated for ", report.costs->device.name)
                : report.profile
                    ? absl::StrCat("measured, profile ", report.profile->name)
-               : report.in_units ? "units of a pass" : "given");
+               : report.in_units ? "units of a pass"
+                                 : "given");
   return SectionHtml(
       "verdict", "Verdict",
       absl::StrCat(WordsHtml(words),
@@ -448,20 +449,11 @@ std::string HowToRead(const Page& page) {
 }
 
 // In the order of the page. A section with nothing to say returns "".
-constexpr std::array kSections = {Heading,
-                                  Verdict,
-                                  Headline,
-                                  More,
-                                  Warnings,
-                                  TimelineSection,
-                                  GridSection,
-                                  MemoryBytesSection,
-                                  Memory,
-                                  RankTable,
-                                  Costs,
-                                  Transfers,
-                                  Devices,
-                                  HowToRead};
+constexpr std::array kSections = {
+    Heading,  Verdict,         Headline,    More,
+    Warnings, TimelineSection, GridSection, MemoryBytesSection,
+    Memory,   RankTable,       Costs,       Transfers,
+    Devices,  HowToRead};
 
 }  // namespace
 

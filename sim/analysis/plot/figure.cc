@@ -150,8 +150,7 @@ class FigureWriter {
     return svg_.FinishWith(
         absl::StrCat("width=\"", Px(figure_.width_mm), "mm\" height=\"",
                      Px(figure_.height_mm), "mm\""),
-        width_, height_,
-        absl::StrCat(y_.title, " against ", x_.title));
+        width_, height_, absl::StrCat(y_.title, " against ", x_.title));
   }
 
  private:
@@ -178,7 +177,7 @@ class FigureWriter {
     x_unit_ = unit(0, figure_.x.path);
     y_unit_ = unit(1, figure_.y.path);
     y_ = AxisOf(low[1], high[1], figure_.y, y_unit_, height_ / (4 * font_),
-                0.8 * font_ / height_);
+                1.2 * font_ / height_);
     double widest = 0;
     for (const AxisTick& tick : y_.ticks) {
       widest = std::max(widest, TextWidth(tick.label, font_));
@@ -187,7 +186,7 @@ class FigureWriter {
     right_ = width_ - font_ * 1.6;
     bottom_ = height_ - font_ * 3.6;
     x_ = AxisOf(low[0], high[0], figure_.x, x_unit_,
-                (right_ - left_) / (6 * font_), 0.8 * font_ / width_);
+                (right_ - left_) / (6 * font_), font_ / width_);
     // The label of the last tick ends in the picture.
     const AxisTick& last = x_.ticks.back();
     const double half = TextWidth(last.label, font_) / 2;
@@ -221,8 +220,7 @@ class FigureWriter {
         std::ceil(std::hypot(to_x - x, to_y - y) / (0.5 * font_));
     for (double step = 0; step <= steps; ++step) {
       const double share = steps > 0 ? step / steps : 0;
-      out->push_back(
-          {x + share * (to_x - x), y + share * (to_y - y), series});
+      out->push_back({x + share * (to_x - x), y + share * (to_y - y), series});
     }
   }
 
@@ -258,6 +256,29 @@ class FigureWriter {
     return out;
   }
 
+  // By series. Of series that are one point each, those in one place share a
+  // label, and the others of them have none.
+  std::vector<std::string> JoinedLabels(
+      const std::vector<Obstacle>& obstacles) const {
+    std::vector<std::string> out;
+    for (const std::string& name : names_) out.push_back(LabelOf(name));
+    if (figure_.points.size() > names_.size()) return out;
+    for (size_t at = 0; at < out.size(); ++at) {
+      for (size_t first = 0; first < at; ++first) {
+        const Obstacle& one = obstacles[first];
+        const Obstacle& other = obstacles[at];
+        if (out[first].empty() ||
+            std::hypot(one.x - other.x, one.y - other.y) > 0.3 * font_) {
+          continue;
+        }
+        absl::StrAppend(&out[first], ", ", out[at]);
+        out[at].clear();
+        break;
+      }
+    }
+    return out;
+  }
+
   // A label for each series beside the mark of it that is farthest from those
   // of others. False without room for all: then a legend says what is what.
   bool PlaceLabels() {
@@ -270,8 +291,10 @@ class FigureWriter {
     }
     const std::vector<Obstacle> obstacles = Obstacles();
     const double gap = 0.65 * font_;
+    const std::vector<std::string> texts = JoinedLabels(obstacles);
     for (size_t series = 0; series < count; ++series) {
-      const std::string name = LabelOf(names_[series]);
+      const std::string& name = texts[series];
+      if (name.empty()) continue;
       const double width = TextWidth(name, font_);
       double best = 0;
       std::optional<LabelBox> chosen;
@@ -282,7 +305,11 @@ class FigureWriter {
             {mark.x + gap, mark.y, width, font_},
             {mark.x - gap - width, mark.y, width, font_},
             {mark.x - width / 2, mark.y - gap - font_ / 2, width, font_},
-            {mark.x - width / 2, mark.y + gap + font_ / 2, width, font_}};
+            {mark.x - width / 2, mark.y + gap + font_ / 2, width, font_},
+            {mark.x + gap / 2, mark.y - gap - font_ / 4, width, font_},
+            {mark.x + gap / 2, mark.y + gap + font_ / 4, width, font_},
+            {mark.x - gap / 2 - width, mark.y - gap - font_ / 4, width, font_},
+            {mark.x - gap / 2 - width, mark.y + gap + font_ / 4, width, font_}};
         for (const LabelBox& box : boxes) {
           const double room = RoomOf(box, series, obstacles);
           // Further away is no better, and the first one reads best.
@@ -523,8 +550,8 @@ std::string AxisWords(const std::string& path) {
        {"strategy.", "schedule.", "model.", "system.", "costs."}) {
     words = std::string(absl::StripPrefix(words, section));
   }
-  words = absl::StrReplaceAll(
-      words, {{"_bytes.", " "}, {".", " "}, {"_", " "}});
+  words =
+      absl::StrReplaceAll(words, {{"_bytes.", " "}, {".", " "}, {"_", " "}});
   if (!words.empty()) words[0] = absl::ascii_toupper(words[0]);
   return words;
 }

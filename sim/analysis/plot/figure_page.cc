@@ -68,18 +68,17 @@ class FigurePage {
       AddRange(name, &column);
       columns.push_back(std::move(column));
     }
-    data_.json()["points"] = {
-        {"count", figure_.points.size()},
-        {"front", figure_.front},
-        {"columns", std::move(columns)},
-        {"names", std::move(names)},
-        {"series",
-         {{"names", series.dictionary},
-          {"title", figure_.series_path.empty()
-                        ? std::string("Series")
-                        : AxisWords(figure_.series_path)},
-          {"codes", data_.Add(series.codes)}}},
-        {"charts", Charts()}};
+    data_.json()["points"] = {{"count", figure_.points.size()},
+                              {"front", figure_.front},
+                              {"columns", std::move(columns)},
+                              {"names", std::move(names)},
+                              {"series",
+                               {{"names", series.dictionary},
+                                {"title", figure_.series_path.empty()
+                                              ? std::string("Series")
+                                              : AxisWords(figure_.series_path)},
+                                {"codes", data_.Add(series.codes)}}},
+                              {"charts", Charts()}};
     AddCommands();
     return data_.Elements();
   }
@@ -117,8 +116,7 @@ class FigurePage {
       common = common.substr(0, length);
     }
     for (absl::string_view& each : commands) each.remove_prefix(common.size());
-    data_.json()["points"]["command"] = {{"common", common},
-                                         {"own", commands}};
+    data_.json()["points"]["command"] = {{"common", common}, {"own", commands}};
   }
 
   bool HasCommands() const {
@@ -265,10 +263,9 @@ Figure NamedByUnit(Figure figure) {
 std::string FigureHtml(const Figure& drawn) {
   const Figure figure = NamedByUnit(drawn);
   const std::string title =
-      figure.title.empty()
-          ? absl::StrCat(AxisWords(figure.y.path), " against ",
-                         AxisWords(figure.x.path))
-          : figure.title;
+      figure.title.empty() ? absl::StrCat(AxisWords(figure.y.path), " against ",
+                                          AxisWords(figure.x.path))
+                           : figure.title;
   return ChartPageHtml(
       title,
       absl::StrCat(

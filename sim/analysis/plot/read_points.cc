@@ -209,9 +209,9 @@ void AddColumns(const NamedReport& report, FigurePoint* point) {
     }
   }
   const Json* const schedule = report.report.find("schedule");
-  const bool is_axis =
-      std::any_of(report.axes.begin(), report.axes.end(),
-                  [](const auto& axis) { return axis.first == "schedule.name"; });
+  const bool is_axis = std::any_of(
+      report.axes.begin(), report.axes.end(),
+      [](const auto& axis) { return axis.first == "schedule.name"; });
   if (!is_axis && schedule != nullptr && schedule->is_string()) {
     point->words.emplace_back("schedule", schedule->get<std::string>());
   }
@@ -521,10 +521,9 @@ std::string SimulateCommand(
        absl::StrSplit(config, '\n', absl::SkipEmpty())) {
     const std::pair<absl::string_view, absl::string_view> part =
         absl::StrSplit(line, absl::MaxSplits(": ", 1));
-    const bool replaced =
-        std::any_of(fields.begin(), fields.end(), [&](const auto& field) {
-          return field.first == part.first;
-        });
+    const bool replaced = std::any_of(
+        fields.begin(), fields.end(),
+        [&](const auto& field) { return field.first == part.first; });
     if (!replaced) set(part.first, part.second);
   }
   for (const auto& [path, value] : fields) set(path, value);

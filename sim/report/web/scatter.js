@@ -197,7 +197,7 @@ PW.Scatter = class {
             bind: {dblclick: () => () => this.draw()}
           },
           scales: {x: scale(this.x), y: scale(this.y)},
-          axes: [axis(this.x), {...axis(this.y), size: 64}],
+          axes: [axis(this.x), {...axis(this.y), size: 76}],
           series: [null, {facets, paths: (chart) => this.marks(chart)}],
         },
         [null, [column(this.x), column(this.y)]], this.plot);
@@ -304,13 +304,14 @@ PW.Scatter = class {
     if (names.length > 1) {
       this.legend.append(
           PW.element('b', {}, `${this.data.series.title ?? 'Series'}: `));
-      names.slice(0, 24).forEach((name, series) => {
+      names.slice(0, 32).forEach((name, series) => {
         const sign = PW.element('span', {class: 'sign'}, '●■▲◆'[series % 4]);
         sign.style.color = PW.SERIES[series % PW.SERIES.length];
-        this.legend.append(sign, `${name} `);
+        this.legend.append(
+            PW.element('span', {class: 'switch'}, sign, name), ' ');
       });
-      if (names.length > 24)
-        this.legend.append(`and ${names.length - 24} more`);
+      if (names.length > 32)
+        this.legend.append(`and ${names.length - 32} more `);
     }
     if (this.front.length > 0) {
       this.legend.append(PW.element(

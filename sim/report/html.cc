@@ -195,7 +195,7 @@ std::string Heading(const Page& page) {
   return HeaderHtml(report.schedule, absl::StrJoin(facts, " · "));
 }
 
-// Of both spans; what is the same stands once.
+// Values of both spans; what is the same stands once.
 std::string BothText(std::string (*format)(double),
                      const GlobalAndPerRank& value) {
   const std::string global = format(value.global);

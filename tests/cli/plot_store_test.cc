@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <fstream>
-#include <iterator>
+#include <iomanip>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -102,8 +102,10 @@ TEST_CASE("cli: the page of a sweep has commands that give its numbers",
     std::istringstream command(
         points["command"]["common"].get<std::string>() +
         points["command"]["own"][row].get<std::string>());
-    std::vector<std::string> words{std::istream_iterator<std::string>(command),
-                                   {}};
+    std::vector<std::string> words;
+    for (std::string word; command >> std::quoted(word, '\'');) {
+      words.push_back(word);
+    }
     REQUIRE(words[0] == "pipewright");
     words.erase(words.begin());
     words.push_back("--json");

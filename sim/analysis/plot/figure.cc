@@ -534,11 +534,7 @@ std::string FigureSvg(const Figure& figure) {
 
 std::string AxisWords(const std::string& path) {
   for (const auto& [known, words] : kWords) {
-    if (path == known) {
-      return TimesInUnits::now() && path == "iteration_s"
-                 ? "Iteration time, units of a pass"
-                 : words;
-    }
+    if (path == known) return words;
   }
   // "ranks.0.idle_s": "Ranks 0 idle"; the unit stands behind it.
   std::string words = NameOf(path, "");

@@ -23,6 +23,7 @@
 #include "sim/base/input.h"
 #include "sim/base/json.h"
 #include "sim/base/nearest.h"
+#include "sim/base/shell_word.h"
 #include "sim/base/status.h"
 #include "sim/cli/given_form.h"
 #include "sim/config/config_reference.h"
@@ -46,17 +47,6 @@ Spoken& State() {
 std::string& GivenWords() {
   static std::string words;
   return words;
-}
-
-std::string QuotedWord(absl::string_view word) {
-  const bool plain =
-      !word.empty() && std::all_of(word.begin(), word.end(), [](char letter) {
-        return absl::ascii_isalnum(letter) ||
-               absl::StrContains("-_./:=,+@%", absl::string_view(&letter, 1));
-      });
-  return plain ? std::string(word)
-               : absl::StrCat("'", absl::StrReplaceAll(word, {{"'", "'\\''"}}),
-                              "'");
 }
 
 // A grid ends in a line of its own; no empty one behind it.

@@ -16,6 +16,7 @@
 #include "sim/base/error_parts.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
+#include "sim/cli/figure_files.h"
 #include "sim/cli/plan_watch.h"
 #include "sim/cli/requests.h"
 #include "sim/cli/verbs.h"
@@ -509,6 +510,14 @@ absl::Status PlanVerb::Run() {
   if (verdict.code() == absl::StatusCode::kInvalidArgument) return verdict;
   files.Put("-o", files.json() ? absl::StrCat(PlanToJson(outcome), "\n")
                                : PlanToText(outcome));
+  if (files.wanted("--html")) {
+    if (outcome.ranked.empty()) {
+      files.Drop({"--html"});
+      PrintWarnings({"--html: nothing fits, so there is no page to write"});
+    } else {
+      files.Put("--html", FigureHtml(FigureOfPlan(outcome)));
+    }
+  }
   const absl::Status emitted =
       emits ? Emit(outcome, &context) : absl::OkStatus();
   if (!emitted.ok()) files.Drop({"--emit-file", "--emit-schedule"});
@@ -555,6 +564,9 @@ void AddPlan(CLI::App* app, Action* action) {
       ->type_name("FORM")
       ->capture_default_str();
   plan->files.AddReport(verb, "the plan");
+  plan->files.AddTo(verb, "--html",
+                    "a page of what was simulated: scatter, table, commands",
+                    FileFormat::kHtml);
   verb->add_option("--emit", plan->emit,
                    "the best as a file of: megatron, bridge, torchtitan, "
                    "deepspeed")

@@ -1,10 +1,9 @@
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -12,6 +11,7 @@
 #include "sim/analysis/plot/read_points.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/status.h"
+#include "sim/cli/figure_files.h"
 #include "sim/cli/verbs.h"
 
 namespace pipewright {
@@ -19,7 +19,6 @@ namespace {
 
 constexpr double kLeastFigureMm = 20;
 constexpr double kMostFigureMm = 1000;
-constexpr char kFigureEndings[] = ".svg, .pdf, .png, .csv or .html";
 
 struct PlotVerb {
   std::vector<std::string> inputs;
@@ -28,63 +27,42 @@ struct PlotVerb {
   double font_pt = 8;
   std::string kind = "scatter";
   std::string title;
+  std::string x_label;
+  std::string y_label;
   bool no_front = false;
   OutputFiles files;
 
   absl::Status Run();
-  absl::StatusOr<std::string> Draw(const Figure& figure,
-                                   FileFormat format) const;
 };
-
-absl::StatusOr<FileFormat> FigureFormat(const std::string& path) {
-  const std::string lower = absl::AsciiStrToLower(path);
-  for (const auto& [ending, format] : {std::pair(".svg", FileFormat::kSvg),
-                                       std::pair(".pdf", FileFormat::kPdf),
-                                       std::pair(".png", FileFormat::kPng),
-                                       std::pair(".csv", FileFormat::kCsv),
-                                       std::pair(".html", FileFormat::kHtml)}) {
-    if (absl::EndsWith(lower, ending)) return format;
-  }
-  return BadValue("-o", path,
-                  absl::StrCat("a name that ends in ", kFigureEndings));
-}
 
 absl::Status ReadSize(const std::string& text, Figure* figure) {
   const std::vector<std::string> parts = absl::StrSplit(text, 'x');
   const auto good = [](double mm) {
     return mm >= kLeastFigureMm && mm <= kMostFigureMm;
   };
+  // A width alone has a height in the proportion of the default.
+  if (parts.size() == 1 && absl::SimpleAtod(parts[0], &figure->width_mm) &&
+      good(figure->width_mm)) {
+    figure->height_mm = std::max(kLeastFigureMm, figure->width_mm * 2 / 3);
+    return absl::OkStatus();
+  }
   if (parts.size() == 2 && absl::SimpleAtod(parts[0], &figure->width_mm) &&
       absl::SimpleAtod(parts[1], &figure->height_mm) &&
       good(figure->width_mm) && good(figure->height_mm)) {
     return absl::OkStatus();
   }
-  return BadValue("--size", text,
-                  absl::StrCat("WIDTHxHEIGHT in mm, each ", kLeastFigureMm,
-                               " to ", kMostFigureMm, ", as 120x80"));
-}
-
-absl::StatusOr<std::string> PlotVerb::Draw(const Figure& figure,
-                                           FileFormat format) const {
-  switch (format) {
-    case FileFormat::kPdf:
-      return PdfOf(FigureSvg(figure), figure.width_mm, figure.height_mm);
-    case FileFormat::kPng:
-      return PngOf(FigureSvg(figure), figure.width_mm, figure.height_mm);
-    case FileFormat::kHtml:
-      return FigureHtml(figure);
-    case FileFormat::kSvg:
-      return FigureSvg(figure);
-    default:
-      return FigureCsv(figure);
-  }
+  return BadValue(
+      "--size", text,
+      absl::StrCat("WIDTH or WIDTHxHEIGHT in mm, each ", kLeastFigureMm, " to ",
+                   kMostFigureMm, ", as 85 or 120x80"));
 }
 
 absl::Status PlotVerb::Run() {
   FileFormat format = FileFormat::kCsv;
   for (const std::string& path : inputs) files.Reads("FILE", path);
   if (files.wanted("-o")) {
-    const absl::StatusOr<FileFormat> ending = FigureFormat(files.path("-o"));
+    const absl::StatusOr<FileFormat> ending =
+        FigureFormat("-o", files.path("-o"));
     // That a file would be lost is worse than its name.
     if (!ending.ok()) PW_RETURN_IF_ERROR(files.Check());
     PW_RETURN_IF_ERROR(ending.status());
@@ -97,8 +75,8 @@ absl::Status PlotVerb::Run() {
   figure.title = title;
   figure.kind = kind == "line" ? FigureKind::kLine : FigureKind::kScatter;
   figure.front = !no_front;
-  figure.x = {paths.x, MoreIsBetter(paths.x)};
-  figure.y = {paths.y, MoreIsBetter(paths.y)};
+  figure.x = {paths.x, MoreIsBetter(paths.x), x_label};
+  figure.y = {paths.y, MoreIsBetter(paths.y), y_label};
   PW_RETURN_IF_ERROR(files.Check());
   RunContext context;
   paths.columns = format == FileFormat::kHtml;
@@ -111,7 +89,8 @@ absl::Status PlotVerb::Run() {
   PrintWarnings(read.warnings);
   figure.points = std::move(read.points);
   figure.in_units = read.in_units;
-  PW_ASSIGN_OR_RETURN(std::string drawn, Draw(figure, format));
+  figure.series_path = read.series_path;
+  PW_ASSIGN_OR_RETURN(std::string drawn, DrawFigure(figure, format));
   files.Put("-o", std::move(drawn));
   if (files.wanted("--csv")) files.Put("--csv", FigureCsv(figure));
   return files.Write();
@@ -133,17 +112,23 @@ void AddPlot(CLI::App* app, Action* action) {
   verb->add_option("--y", plot->paths.y, "the same [bubble_fraction.per_rank]");
   verb->add_option("--series", plot->paths.series,
                    "path whose values tell series apart, as schedule [the "
-                   "file, where there are several]");
+                   "file, where there are several; else the schedule]");
   AddInteger(verb, "--base", &plot->paths.base, 1, 1'000'000'000,
              "of files of sweep the rows of this base alone; a warning lists "
              "them [all]")
       ->type_name("N");
   verb->add_option("--kind", plot->kind, "scatter or line [scatter]")
       ->check(CLI::IsMember({"scatter", "line"}));
-  verb->add_option("--size", plot->size, "width and height in mm [120x80]");
+  verb->add_option(
+      "--size", plot->size,
+      "width, or width and height, in mm: 85 for one of two columns "
+      "[120x80]");
   verb->add_option("--font-size", plot->font_pt, "in points [8]")
       ->check(NumberCheck("--font-size", 0, 72));
   verb->add_option("--title", plot->title, "above the figure");
+  verb->add_option("--xlabel", plot->x_label,
+                   "words of the x axis, with their unit [of --x]");
+  verb->add_option("--ylabel", plot->y_label, "the same of the y axis");
   verb->add_flag("--no-front", plot->no_front,
                  "leave out the Pareto front: the runs that no other is "
                  "better than in both numbers");

@@ -13,6 +13,7 @@
 #include "sim/base/error_parts.h"
 #include "sim/base/input.h"
 #include "sim/base/status.h"
+#include "sim/cli/figure_files.h"
 #include "sim/cli/progress_bar.h"
 #include "sim/cli/stop_signals.h"
 #include "sim/cli/sweep_mpi.h"
@@ -233,7 +234,8 @@ void AddSweep(CLI::App* app, Action* action) {
         ->allow_extra_args(false)
         ->group(kGrid);
   };
-  repeated("--sweep", &sweep->axes, "an axis: any field or flag",
+  repeated("--sweep", &sweep->axes,
+           "an axis: any field or flag; schedule=all takes every schedule",
            "FIELD=VALUES");
   repeated("--filter", &sweep->filters, "keep points where this holds",
            "CONDITION");
@@ -274,6 +276,13 @@ void AddSweep(CLI::App* app, Action* action) {
   verb->add_option("--jsonl", sweep->jsonl, "all rows as JSON Lines")
       ->type_name("FILE")
       ->group(kOut);
+  sweep->files.AddTo(verb, "--html",
+                     "a page of all rows: scatter, table, commands",
+                     FileFormat::kHtml);
+  sweep->files.AddTo(
+      verb, "--figure",
+      absl::StrCat("bubble against memory of all rows: ", kFigureEndings),
+      FileFormat::kSvg);
   verb->add_option("--columns", sweep->columns,
                    "columns of --csv and --jsonl: axes and paths of the report")
       ->delimiter(',')

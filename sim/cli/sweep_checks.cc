@@ -9,6 +9,7 @@
 #include "sim/base/error_parts.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
+#include "sim/cli/figure_files.h"
 #include "sim/cli/sweep_verb.h"
 #include "sim/config/flags.h"
 #include "sim/config/prepare.h"
@@ -40,8 +41,13 @@ bool MaySayTimes(absl::string_view field) {
 
 }  // namespace
 
-absl::Status SweepVerb::CheckOptions() const {
-  if (exports_only()) return absl::OkStatus();
+absl::Status SweepVerb::CheckOptions() {
+  if (files.wanted("--figure")) {
+    PW_ASSIGN_OR_RETURN(const FileFormat format,
+                        FigureFormat("--figure", files.path("--figure")));
+    files.SetFormat("--figure", format);
+  }
+  if (!csv.empty() || !jsonl.empty()) return absl::OkStatus();
   if (!columns.empty()) return NeedsExport("--columns");
   return all_versions ? NeedsExport("--all-versions") : absl::OkStatus();
 }

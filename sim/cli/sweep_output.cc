@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "sim/base/json.h"
 #include "sim/base/status.h"
+#include "sim/cli/figure_files.h"
 #include "sim/cli/sweep_verb.h"
 #include "sim/report/report.h"
 
@@ -146,7 +147,16 @@ Json OwnRows::TimeUnit() const {
                                 : Json("mixed");
 }
 
-absl::Status SweepVerb::Export() const {
+absl::Status SweepVerb::Export() {
+  for (const char* flag : {"--html", "--figure"}) {
+    if (!files.wanted(flag)) continue;
+    PW_ASSIGN_OR_RETURN(const FileFormat format,
+                        FigureFormat(flag, files.path(flag)));
+    PW_ASSIGN_OR_RETURN(const Figure figure, FigureOfSweep(database, format));
+    PW_ASSIGN_OR_RETURN(std::string drawn, DrawFigure(figure, format));
+    files.Put(flag, std::move(drawn));
+  }
+  if (draws()) PW_RETURN_IF_ERROR(files.Write());
   if (csv.empty() && jsonl.empty()) return absl::OkStatus();
   PW_ASSIGN_OR_RETURN(const std::unique_ptr<SweepReader> reader,
                       SweepReader::Open(database));

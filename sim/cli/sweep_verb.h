@@ -110,7 +110,7 @@ struct SweepVerb {
   absl::Status Run();
   absl::StatusOr<SweepPoints> ReadPoints(RunContext* context);
   // sweep_checks.cc
-  absl::Status CheckOptions() const;
+  absl::Status CheckOptions();
   absl::Status CheckFiles(const RunConfig& base, const SweepGrid& grid);
   absl::Status CheckColumns(const SweepPoints& points) const;
   // Warnings of seeds that change nothing.
@@ -118,7 +118,12 @@ struct SweepVerb {
   // Error: nothing says what passes take in any point, with the ways to say it.
   static absl::Status CheckTimes(const SweepPoints& points,
                                  RunContext* context);
-  bool exports_only() const { return !csv.empty() || !jsonl.empty(); }
+  bool exports_only() const {
+    return !csv.empty() || !jsonl.empty() || draws();
+  }
+  bool draws() const {
+    return files.wanted("--html") || files.wanted("--figure");
+  }
   // Is every point one of the engines that threads may run?
   static bool NeedsNoSimgrid(const SweepPoints& points);
   absl::Status RunWith(const SweepPoints& points, Evaluator* evaluator);
@@ -127,7 +132,7 @@ struct SweepVerb {
                                         SweepStore* store,
                                         Evaluator* evaluator);
   // sweep_output.cc
-  absl::Status Export() const;
+  absl::Status Export();
   // Prints, as JSON, what was exported and not run.
   absl::Status PrintStatuses() const;
   absl::StatusOr<OwnRows> ReadOwnRows(const SweepReader& reader) const;

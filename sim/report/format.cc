@@ -59,6 +59,17 @@ std::string FormatChange(double share) {
   return absl::StrFormat("%+.2f %%", 100 * share);
 }
 
+std::string WithSeparators(double value) {
+  std::string text = absl::StrFormat("%.6g", value);
+  if (std::abs(value) < 1e4 || std::abs(value) >= 1e15) return text;
+  text = absl::StrFormat("%.0f", value);
+  const int first = value < 0 ? 1 : 0;
+  for (int at = static_cast<int>(text.size()) - 3; at > first; at -= 3) {
+    text.insert(at, ",");
+  }
+  return text;
+}
+
 std::string ReportLine(absl::string_view name, absl::string_view value,
                        absl::string_view note) {
   return absl::StrFormat("%-14s %10s  %s\n", name, value, note);

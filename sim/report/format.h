@@ -34,6 +34,9 @@ std::string FormatPercent(double share);
 // The same with its sign, for a change or an error: "+8.33 %".
 std::string FormatChange(double share);
 
+// Six significant digits; from 10,000 on a whole number: "268,319".
+std::string WithSeparators(double value);
+
 // A line of a report: name, value, and what the value is of.
 std::string ReportLine(absl::string_view name, absl::string_view value,
                        absl::string_view note);

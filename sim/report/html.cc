@@ -14,6 +14,7 @@
 #include "sim/report/facts.h"
 #include "sim/report/format.h"
 #include "sim/report/html_parts.h"
+#include "sim/report/limits.h"
 #include "sim/report/memory_svg.h"
 #include "sim/report/page_data.h"
 #include "sim/report/run_data.h"
@@ -194,13 +195,29 @@ std::string Heading(const Page& page) {
   return HeaderHtml(report.schedule, absl::StrJoin(facts, " · "));
 }
 
+// Values of both spans; what is the same stands once.
+std::string BothText(std::string (*format)(double),
+                     const GlobalAndPerRank& value) {
+  const std::string global = format(value.global);
+  const std::string per_rank = format(value.per_rank);
+  return global == per_rank
+             ? global
+             : absl::StrCat(global, " global, ", per_rank, " per rank");
+}
+
 // A card with times or shares of both spans.
 std::string SpanCard(absl::string_view name, std::string (*format)(double),
-                     const GlobalAndPerRank& value, std::string note) {
-  return CardHtml({.heading = std::string(name),
-                   .values = {{"global", format(value.global)},
-                              {"per rank", format(value.per_rank)}},
-                   .notes = {std::move(note)}});
+                     const GlobalAndPerRank& value,
+                     std::vector<std::string> notes) {
+  HtmlCard card = {.heading = std::string(name), .notes = std::move(notes)};
+  if (format(value.global) == format(value.per_rank)) {
+    card.figure = format(value.global);
+    card.notes.emplace_back("global and per rank alike");
+  } else {
+    card.values = {{"global", format(value.global)},
+                   {"per rank", format(value.per_rank)}};
+  }
+  return CardHtml(card);
 }
 
 std::string OffloadCard(const OffloadReport& report) {
@@ -218,24 +235,56 @@ std::string OffloadCard(const OffloadReport& report) {
                  "longest"}});
 }
 
+// Fits, step, what limits it, how sure, and where the times are from.
+std::string Verdict(const Page& page) {
+  const Report& report = page.report;
+  HtmlWords words;
+  const auto add = [&words](const char* name, std::string text) {
+    if (!text.empty()) words.emplace_back(name, std::move(text));
+  };
+  if (report.memory) add("Memory", MemoryVerdictLine(*report.memory));
+  std::string step = FormatSeconds(report.iteration_s);
+  if (report.throughput) {
+    absl::StrAppend(&step, ", ",
+                    WithSeparators(report.throughput->tokens_per_s),
+                    " tokens/s");
+    if (const auto mfu = report.throughput->mfu()) {
+      absl::StrAppend(&step, ", MFU ", FormatPercent(*mfu));
+    }
+  }
+  add("Step", std::move(step));
+  add("What limits it", LimitsText(report));
+  add("How sure",
+      report.interval
+          ? absl::StrCat("90 % of steps: ",
+                         IntervalText(*report.interval, report.iteration_s))
+          : "no interval is known for these times");
+  add("Times", report.costs
+                   ? absl::StrCat("estimated for ", report.costs->device.name)
+               : report.profile
+                   ? absl::StrCat("measured, profile ", report.profile->name)
+               : report.in_units ? "units of a pass"
+                                 : "given");
+  return SectionHtml(
+      "verdict", "Verdict",
+      absl::StrCat(WordsHtml(words),
+                   "<p class=\"quiet\"><a href=\"#how-to-read\">What these "
+                   "numbers mean</a></p>\n"));
+}
+
 std::string Headline(const Page& page) {
   const Report& report = page.report;
-  HtmlCard time = {.heading = "Iteration time",
-                   .figure = FormatSeconds(report.iteration_s),
-                   .notes = {PeriodNote(report)}};
-  if (report.interval) {
-    time.notes.push_back(absl::StrCat(
-        "90 % of steps: ", IntervalText(*report.interval, report.iteration_s)));
-  }
   return absl::StrCat(
-      "<section class=\"cards\" id=\"headline\">\n", CardHtml(time),
-      SpanCard("Bubble fraction", FormatPercent, report.bubble_fraction,
-               "(span − busy) / span"),
-      SpanCard("Bubble overhead", FormatPercent, report.bubble_overhead,
-               "(span − busy) / busy"),
+      "<section class=\"cards\" id=\"headline\">\n",
+      CardHtml({.heading = "Iteration time",
+                .figure = FormatSeconds(report.iteration_s),
+                .notes = {PeriodNote(report)}}),
+      SpanCard("Bubble", FormatPercent, report.bubble_fraction,
+               {absl::StrCat("fraction, (span − busy) / span; of busy: ",
+                             BothText(FormatPercent, report.bubble_overhead))}),
       SpanCard("Span", FormatSeconds, report.span_s,
-               absl::StrCat("busy: ", FormatSeconds(report.busy_s),
-                            " on the busiest rank")),
+               {absl::StrCat("busy: ", FormatSeconds(report.busy_s),
+                             " on the busiest rank")}),
       report.throughput ? ThroughputCard(*report.throughput) : "",
       report.offload ? OffloadCard(*report.offload) : "", "</section>\n",
       report.slow ? SlowToHtml(*report.slow) : "",
@@ -387,6 +436,10 @@ std::string HowToRead(const Page& page) {
        "copies to the host, copies from it, work of the host. Where passes are "
        "narrower than a pixel, its colour is the mean of theirs. Point at a "
        "box for its times."}};
+  if (page.report.throughput && page.report.throughput->flops) {
+    words.emplace_back("model FLOPs, MFU",
+                       page.report.throughput->FlopsFormula() + ".");
+  }
   if (!page.report.not_modelled.empty()) {
     words.emplace_back(
         "not modelled",
@@ -396,19 +449,11 @@ std::string HowToRead(const Page& page) {
 }
 
 // In the order of the page. A section with nothing to say returns "".
-constexpr std::array kSections = {Heading,
-                                  Headline,
-                                  More,
-                                  Warnings,
-                                  TimelineSection,
-                                  GridSection,
-                                  MemoryBytesSection,
-                                  Memory,
-                                  RankTable,
-                                  Costs,
-                                  Transfers,
-                                  Devices,
-                                  HowToRead};
+constexpr std::array kSections = {
+    Heading,  Verdict,         Headline,    More,
+    Warnings, TimelineSection, GridSection, MemoryBytesSection,
+    Memory,   RankTable,       Costs,       Transfers,
+    Devices,  HowToRead};
 
 }  // namespace
 
@@ -417,7 +462,7 @@ std::string ThroughputCard(const Throughput& throughput) {
   const auto add = [&card](const char* name, std::string value) {
     card.values.emplace_back(name, std::move(value));
   };
-  add("tokens per s", absl::StrFormat("%.6g", throughput.tokens_per_s));
+  add("tokens per s", WithSeparators(throughput.tokens_per_s));
   if (const auto tflops = throughput.tflops_per_device()) {
     add("TFLOP/s a device", absl::StrFormat("%.1f", *tflops));
   }
@@ -429,9 +474,9 @@ std::string ThroughputCard(const Throughput& throughput) {
     add("cost of 1e9 tokens", absl::StrFormat("%.2f", *cost));
   }
   if (throughput.flops) {
-    card.notes.push_back(absl::StrCat(
-        throughput.peak ? absl::StrCat("Of ", throughput.peak->name, ". ") : "",
-        "Model FLOPs: ", throughput.FlopsFormula(), "."));
+    if (throughput.peak) {
+      card.notes.push_back(absl::StrCat("of ", throughput.peak->name));
+    }
   }
   return CardHtml(card);
 }

@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "sim/base/check.h"
 #include "sim/report/format.h"
 #include "sim/report/svg_parts.h"
@@ -116,7 +118,11 @@ std::string PictureHtml(absl::string_view svg, absl::string_view shown) {
 }
 
 std::string PlainHtml(absl::string_view text) {
-  return absl::StrCat("<pre>", EscapeXml(text), "</pre>\n");
+  std::vector<std::string> lines;
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    lines.push_back(EscapeXml(line));  // which takes no line's end
+  }
+  return absl::StrCat("<pre>", absl::StrJoin(lines, "\n"), "</pre>\n");
 }
 
 std::string ListHtml(const std::vector<std::string>& texts) {

@@ -217,7 +217,7 @@ export async function checkRuns(page) {
   const table = page.locator('#runs-table');
   assert(await table.isVisible(), 'the table of runs');
   const heads = await table.locator('th').allTextContents();
-  const numeric = heads.findIndex((head) => head.startsWith('bubble_fraction'));
+  const numeric = heads.findIndex((head) => head.startsWith('Bubble fraction'));
   assert(numeric >= 0, `a column of bubbles: ${heads}`);
   const column = async () =>
       (await table.locator(`tbody tr > :nth-child(${numeric + 1})`)
@@ -285,6 +285,55 @@ export async function checkRuns(page) {
         [Math.max(one[0], other[0]), Math.min(one[1], other[1])],
         'a corner of the front is no better than its points');
   }
+}
+
+// The page of a sweep: many points are there at once, and a click on a point
+// or a row shows its own command.
+export async function checkSweep(page) {
+  const points = await page.evaluate(() => PW.scatters[0].data.count);
+  assert.equal(points, 10000, 'points');
+  // Not a time on a clock: what is drawn grows with the page, not the points.
+  assert.equal(
+      await page.locator('#runs-table tbody tr').count(), 200,
+      'rows are nodes before they are looked at');
+  assert.match(await page.locator('#verdict').textContent(), /Fastest/);
+  assert.equal(await page.locator('#command').count(), 0);
+  await page.locator('#runs-table tbody tr').nth(3).click();
+  const shown = () => page.locator('#command').textContent();
+  assert.equal(
+      await shown(),
+      'pipewright simulate --set strategy.pp=4 --set run=3 --html run.html');
+  const {row, x, y} = await page.evaluate(() => {
+    const chart = PW.scatters[0];
+    const row = chart.front[0];
+    const [x, y] = chart.at(row);
+    return {row, x, y};
+  });
+  const over = page.locator('#scatter .u-over').first();
+  await over.scrollIntoViewIfNeeded();
+  await over.click({position: {x, y}});
+  assert.equal(
+      await shown(),
+      `pipewright simulate --set strategy.pp=4 --set run=${row} --html run.html`);
+  // Axes are chosen by their words.
+  await page.locator('#scatter-0-x').selectOption({label: 'Tensor-parallel size'});
+  assert.equal(
+      await page.evaluate(() => PW.scatters[0].chart.axes[0].label),
+      'Tensor-parallel size');
+  const head = page.locator('#runs-table th', {hasText: 'Throughput'}).locator('button');
+  await head.click();
+  await head.click();
+  const first = await page.locator('#runs-table tbody tr').first().getAttribute('data-row');
+  assert.equal(
+      Number(first), await page.evaluate(() => {
+        const {values} = PW.scatters[0].data.columns.find(
+            (column) => column.name === 'tokens_per_s');
+        return values.indexOf(Math.max(...values));
+      }),
+      'the fastest first');
+  assert.equal(
+      await page.locator('#runs-table tbody tr').first().getByText('209,999').count(), 1,
+      'separators');
 }
 
 // Any table that stands in the page.

@@ -14,7 +14,7 @@ import {chromium} from "playwright-core";
 
 import {checkWithoutCharts} from "./check_charts.js";
 import {
-  checkHover, checkKeys, checkRuns, checkSearch, checkSliders, checkStreams,
+  checkHover, checkKeys, checkRuns, checkSearch, checkSliders, checkStreams, checkSweep,
   checkTable, ready,
 } from "./check_page.js";
 
@@ -67,7 +67,7 @@ async function checkPage(browser, file, view, folder) {
     await checkGallery(page);
   } else if (await page.locator("#runs-data").count() > 0) {
     if (await page.locator("#uplot").count() > 0) {
-      await checkRuns(page);
+      await (file.endsWith("sweep.html") ? checkSweep : checkRuns)(page);
     } else {
       await checkWithoutCharts(page);
     }

@@ -3,11 +3,14 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <fstream>
+#include <iomanip>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "sim/schedule/registry.h"
 #include "tests/support/json.h"
+#include "tests/support/page_block.h"
 #include "tests/support/run_binary.h"
 #include "tests/support/run_here.h"
 
@@ -74,6 +77,61 @@ TEST_CASE("cli: a figure of a sweep has the numbers of its runs", "[cli]") {
                                "iteration_s", "-o", folder.Path("none.svg")});
   CHECK(nobody.exit_code == 2);
   CHECK(nobody.err.find("strategy.tp") != std::string::npos);
+}
+
+TEST_CASE("cli: the page of a sweep has commands that give its numbers",
+          "[cli]") {
+  const testing::TemporaryFolder folder;
+  const std::string html = folder.Path("page.html");
+  const auto swept = RunHere(
+      With({"sweep"}, {"--sweep", "strategy.pp=2,4", "--sweep",
+                       "schedule=1f1b,zb-h1", "-o", folder.Path("runs.sqlite"),
+                       "--html", html, "--figure", folder.Path("f.svg")}));
+  INFO(swept.err);
+  REQUIRE(swept.exit_code == 0);
+  const testing::PageBlock page(TextOfFile(html));
+  const testing::Json points = page.json()["points"];
+  REQUIRE(points["count"] == 4);
+  CHECK(points["series"]["title"] == "Schedule");
+  testing::Json column;
+  for (const auto& each : points["columns"]) {
+    if (each["name"] == "iteration_s") column = each;
+  }
+  const auto times = page.Column<double>(column["values"]);
+  for (size_t row = 0; row < 4; ++row) {
+    std::istringstream command(
+        points["command"]["common"].get<std::string>() +
+        points["command"]["own"][row].get<std::string>());
+    std::vector<std::string> words;
+    for (std::string word; command >> std::quoted(word, '\'');) {
+      words.push_back(word);
+    }
+    REQUIRE(words[0] == "pipewright");
+    words.erase(words.begin());
+    words.push_back("--json");
+    const auto run = RunHere(words);
+    INFO(run.err);
+    REQUIRE(run.exit_code == 0);
+    CHECK(testing::Json::parse(run.out)["iteration_s"] == times[row]);
+  }
+  const std::string svg = TextOfFile(folder.Path("f.svg"));
+  CHECK(svg.find(">Bubble fraction per rank, %<") != std::string::npos);
+}
+
+TEST_CASE("cli: schedule=all is every schedule; a figure has an ending",
+          "[cli]") {
+  const testing::TemporaryFolder folder;
+  const auto count = RunHere({"sweep", "--microbatches", "8", "--pp", "4",
+                              "--sweep", "schedule=all", "--dry-run", "--json",
+                              "-o", folder.Path("runs.sqlite")});
+  REQUIRE(count.exit_code == 0);
+  CHECK(testing::Json::parse(count.out)["points"] == AllSchedules().size());
+  const auto refused = RunHere(
+      With({"sweep"}, {"--sweep", "schedule=all", "-o",
+                       folder.Path("runs.sqlite"), "--figure", "f.doc"}));
+  CHECK(refused.exit_code == 2);
+  CHECK(refused.err.find("--figure") != std::string::npos);
+  CHECK(refused.err.find(".pdf") != std::string::npos);
 }
 
 }  // namespace

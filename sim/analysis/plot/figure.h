@@ -29,11 +29,13 @@ struct FigurePoint {
   // Ends of such a column, as x_range and y_range of the axes.
   std::vector<std::pair<std::string, std::pair<double, double>>> ranges;
   std::vector<std::pair<std::string, std::string>> words;
+  std::string command;  // that runs it alone, for a page; "" for none
 };
 
 struct FigureAxis {
   std::string path;  // of the report; decides the unit
   bool more_is_better = false;
+  std::string label;  // instead of AxisWords
 };
 
 enum class FigureKind : uint8_t { kScatter, kLine };
@@ -41,6 +43,10 @@ enum class FigureKind : uint8_t { kScatter, kLine };
 struct Figure {
   std::string title;  // "" for none
   FigureKind kind = FigureKind::kScatter;
+  std::string series_path;  // what tells series apart; "" for none
+  // First on a page, a line each; the whole report below its charts.
+  std::vector<std::string> verdict;
+  std::string report;
   FigureAxis x;
   FigureAxis y;
   std::vector<FigurePoint> points;
@@ -50,6 +56,9 @@ struct Figure {
   bool front = true;      // draws the Pareto front
   bool in_units = false;  // times are units of a pass
 };
+
+// What a path is called on an axis: "Peak memory", else the path's own words.
+std::string AxisWords(const std::string& path);
 
 // Is more of it better (throughput), or less (times, bubbles, memory)?
 bool MoreIsBetter(const std::string& path);

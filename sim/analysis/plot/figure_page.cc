@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "sim/analysis/plot/figure.h"
@@ -50,30 +51,78 @@ class FigurePage {
       names.push_back(figure_.points[index].name);
       series.Set(index, figure_.points[index].series);
     }
+    // What was asked for stands before what came out.
+    std::stable_partition(number_order_.begin(), number_order_.end(), IsField);
     for (const std::string& name : word_order_) {
       const WordColumn& column = words_[name];
       columns.push_back({{"name", name},
+                         {"title", AxisWords(name)},
                          {"text", true},
                          {"dict", column.dictionary},
                          {"codes", data_.Add(column.codes)}});
     }
     for (const std::string& name : number_order_) {
-      Json column = {{"name", name}, {"values", data_.Add(numbers_[name])}};
+      Json column = {{"name", name},
+                     {"title", TitleOf(name)},
+                     {"values", data_.Add(numbers_[name])}};
       AddRange(name, &column);
       columns.push_back(std::move(column));
     }
-    data_.json()["points"] = {
-        {"count", figure_.points.size()},
-        {"front", figure_.front},
-        {"columns", std::move(columns)},
-        {"names", std::move(names)},
-        {"series",
-         {{"names", series.dictionary}, {"codes", data_.Add(series.codes)}}},
-        {"charts", Charts()}};
+    data_.json()["points"] = {{"count", figure_.points.size()},
+                              {"front", figure_.front},
+                              {"columns", std::move(columns)},
+                              {"names", std::move(names)},
+                              {"series",
+                               {{"names", series.dictionary},
+                                {"title", figure_.series_path.empty()
+                                              ? std::string("Series")
+                                              : AxisWords(figure_.series_path)},
+                                {"codes", data_.Add(series.codes)}}},
+                              {"charts", Charts()}};
+    AddCommands();
     return data_.Elements();
   }
 
  private:
+  static bool IsField(const std::string& path) {
+    for (const char* section :
+         {"strategy.", "schedule.", "system.", "model.", "costs."}) {
+      if (absl::StartsWith(path, section)) return true;
+    }
+    return false;
+  }
+
+  std::string TitleOf(const std::string& path) const {
+    for (const FigureAxis* axis : {&figure_.x, &figure_.y}) {
+      if (axis->path == path && !axis->label.empty()) return axis->label;
+    }
+    return AxisWords(path);
+  }
+
+  // What all have in common stands once.
+  void AddCommands() {
+    std::vector<absl::string_view> commands;
+    for (const FigurePoint& point : figure_.points) {
+      commands.push_back(point.command);
+    }
+    if (!HasCommands()) return;
+    absl::string_view common = commands[0];
+    for (const absl::string_view each : commands) {
+      size_t length = 0;
+      while (length < std::min(common.size(), each.size()) &&
+             common[length] == each[length]) {
+        ++length;
+      }
+      common = common.substr(0, length);
+    }
+    for (absl::string_view& each : commands) each.remove_prefix(common.size());
+    data_.json()["points"]["command"] = {{"common", common}, {"own", commands}};
+  }
+
+  bool HasCommands() const {
+    return !figure_.points.empty() && !figure_.points[0].command.empty();
+  }
+
   void CollectColumns() {
     const size_t count = figure_.points.size();
     for (const std::string& path : {figure_.x.path, figure_.y.path}) {
@@ -91,8 +140,11 @@ class FigurePage {
       if (point.y_range) ranges_[figure_.y.path][index] = *point.y_range;
       Numbers(figure_.x.path)[index] = point.x;
       Numbers(figure_.y.path)[index] = point.y;
-      Words("run")->Set(index, point.name);
-      if (!point.series.empty()) Words("series")->Set(index, point.series);
+      // Their fields say it in columns of their own.
+      if (!HasCommands()) Words("run")->Set(index, point.name);
+      if (!point.series.empty() && figure_.series_path.empty()) {
+        Words("series")->Set(index, point.series);
+      }
       for (const auto& [name, word] : point.words) {
         Words(name)->Set(index, word);
       }
@@ -170,8 +222,9 @@ std::string StaticTable(const Figure& figure) {
   const AxisUnit x = UnitOf(figure.x.path, most_x);
   const AxisUnit y = UnitOf(figure.y.path, most_y);
   const auto head = [](const FigureAxis& axis, const AxisUnit& unit) {
-    return unit.name.empty() ? axis.path
-                             : absl::StrCat(axis.path, " (", unit.name, ")");
+    const std::string words =
+        axis.label.empty() ? AxisWords(axis.path) : axis.label;
+    return unit.name.empty() ? words : absl::StrCat(words, ", ", unit.name);
   };
   HtmlTable table;
   table.text_columns = 3;
@@ -210,21 +263,28 @@ Figure NamedByUnit(Figure figure) {
 std::string FigureHtml(const Figure& drawn) {
   const Figure figure = NamedByUnit(drawn);
   const std::string title =
-      figure.title.empty()
-          ? absl::StrCat(figure.y.path, " against ", figure.x.path)
-          : figure.title;
+      figure.title.empty() ? absl::StrCat(AxisWords(figure.y.path), " against ",
+                                          AxisWords(figure.x.path))
+                           : figure.title;
   return ChartPageHtml(
       title,
       absl::StrCat(
           HeaderHtml(title),
+          figure.verdict.empty()
+              ? ""
+              : SectionHtml("verdict", "Verdict", ListHtml(figure.verdict)),
           SectionHtml("charts", "Charts",
-                      "<div id=\"scatter\" class=\"charts\"></div>\n",
+                      "<div id=\"scatter\" class=\"charts\"></div>\n<div "
+                      "id=\"point\"></div>\n",
                       kShownLive),
           SectionHtml("all-runs", "Runs", "<div id=\"runs-data\"></div>\n",
                       kShownLive),
           SectionHtml("figure", "Figure", PictureHtml(FigureSvg(drawn)),
                       kShownNoCharts),
-          SectionHtml("runs", "Runs", StaticTable(figure), kShownStatic)),
+          SectionHtml("runs", "Runs", StaticTable(figure), kShownStatic),
+          figure.report.empty()
+              ? ""
+              : SectionHtml("report", "Report", PlainHtml(figure.report))),
       FigurePage(figure).Data());
 }
 

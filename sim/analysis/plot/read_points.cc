@@ -22,6 +22,7 @@
 #include "sim/base/json.h"
 #include "sim/base/json_fault.h"
 #include "sim/base/names.h"
+#include "sim/base/shell_word.h"
 #include "sim/base/status.h"
 #include "sim/run/simulated_run.h"
 
@@ -80,6 +81,7 @@ struct NamedReport {
   Json report;
   // Axes of a row of a sweep: what it was asked for, "strategy.tp".
   std::vector<std::pair<std::string, Json>> axes;
+  std::string command;  // that runs it alone; "" where that is not known
 };
 
 // Columns of a page's table, as far as a report has them.
@@ -207,9 +209,13 @@ void AddColumns(const NamedReport& report, FigurePoint* point) {
     }
   }
   const Json* const schedule = report.report.find("schedule");
-  if (schedule != nullptr && schedule->is_string()) {
+  const bool is_axis = std::any_of(
+      report.axes.begin(), report.axes.end(),
+      [](const auto& axis) { return axis.first == "schedule.name"; });
+  if (!is_axis && schedule != nullptr && schedule->is_string()) {
     point->words.emplace_back("schedule", schedule->get<std::string>());
   }
+  point->command = report.command;
   for (const char* path : kColumns) {
     const absl::StatusOr<Json> value = ValueAt(report.report, path);
     if (value.ok() && value->is_number()) {
@@ -275,7 +281,9 @@ class PointReader {
     }
     const Json* const schedule = report.report.find("schedule");
     point.name = report.name;
+    schedules_.emplace_back();
     if (schedule != nullptr && schedule->is_string()) {
+      schedules_.back() = schedule->get<std::string>();
       absl::StrAppend(&point.name, ", ", schedule->get<std::string>());
     }
     if (paths_.columns) AddColumns(report, &point);
@@ -286,7 +294,8 @@ class PointReader {
   // A run that nobody can have: it would stand on the front.
   void AddMisfit() { ++misfits_; }
 
-  absl::Status End() const {
+  absl::Status End() {
+    out_->misfits = misfits_;
     if (!first_ && misfits_ > 0) return FieldError("--x", "no run fits");
     if (misfits_ > 0) {
       out_->warnings.push_back(absl::StrCat(
@@ -299,10 +308,26 @@ class PointReader {
     if (out_->points.empty()) {
       return FieldError("--x", "no report has both values");
     }
+    TellApart();
     return absl::OkStatus();
   }
 
  private:
+  // Schedules that differ are series, if nothing else is.
+  void TellApart() {
+    out_->series_path = paths_.series;
+    if (!paths_.series.empty()) return;
+    for (const FigurePoint& point : out_->points) {
+      if (!point.series.empty()) return;
+    }
+    const std::set<std::string> names(schedules_.begin(), schedules_.end());
+    if (names.size() < 2) return;
+    out_->series_path = "schedule";
+    for (size_t index = 0; index < schedules_.size(); ++index) {
+      out_->points[index].series = schedules_[index];
+    }
+  }
+
   // Units of a pass and seconds have no common axis.
   absl::Status TakeUnit(const NamedReport& report) {
     const Json* const unit = report.report.find("time_unit");
@@ -323,6 +348,7 @@ class PointReader {
   const PointPaths& paths_;
   ReadPoints* const out_;
   std::optional<NamedReport> first_;
+  std::vector<std::string> schedules_;  // by point
   bool any_x_ = false;
   bool any_y_ = false;
   int64_t misfits_ = 0;
@@ -419,10 +445,18 @@ absl::Status AddRows(const std::string& file, const PointPaths& paths,
       return absl::OkStatus();
     }
     std::vector<std::string> words;
+    std::vector<std::pair<std::string, std::string>> fields;
     for (const auto& [name, cell] : row.axes) {
       report.axes.emplace_back(name, JsonOf(cell));
       words.push_back(
           absl::StrCat(name, " ", TextOf(report.axes.back().second)));
+      if (cell.kind != SweepCell::Kind::kNone) {
+        fields.emplace_back(name, TextOf(report.axes.back().second));
+      }
+    }
+    if (paths.columns && row.base >= 0) {
+      fields.emplace_back("engine", row.engine);
+      report.command = SimulateCommand(store->bases()[row.base], fields);
     }
     // Where a row is from: series may tell something else apart.
     std::vector<std::string> from;
@@ -473,6 +507,27 @@ absl::StatusOr<ReadPoints> ReadPointsOf(const std::vector<std::string>& files,
   }
   PW_RETURN_IF_ERROR(points.End());
   return out;
+}
+
+std::string SimulateCommand(
+    absl::string_view config,
+    const std::vector<std::pair<std::string, std::string>>& fields) {
+  std::string command = "pipewright simulate";
+  const auto set = [&command](absl::string_view path, absl::string_view value) {
+    absl::StrAppend(&command, " --set ",
+                    QuotedWord(absl::StrCat(path, "=", value)));
+  };
+  for (const absl::string_view line :
+       absl::StrSplit(config, '\n', absl::SkipEmpty())) {
+    const std::pair<absl::string_view, absl::string_view> part =
+        absl::StrSplit(line, absl::MaxSplits(": ", 1));
+    const bool replaced = std::any_of(
+        fields.begin(), fields.end(),
+        [&](const auto& field) { return field.first == part.first; });
+    if (!replaced) set(part.first, part.second);
+  }
+  for (const auto& [path, value] : fields) set(path, value);
+  return command;
 }
 
 absl::StatusOr<Json> ValueAt(const Json& report, absl::string_view path) {

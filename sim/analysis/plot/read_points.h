@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -19,7 +20,8 @@ class Json;
 struct PointPaths {
   std::string x;
   std::string y;
-  std::string series;    // "" for one series a file where there are several
+  // "" for one series a file where there are several, else by schedule.
+  std::string series;
   bool columns = false;  // fills FigurePoint::numbers and ::words
   // Rows of a sweep's file that started from this configuration, from 1; 0 for
   // all, each a series of its own unless `series` says otherwise.
@@ -28,6 +30,8 @@ struct PointPaths {
 
 struct ReadPoints {
   std::vector<FigurePoint> points;
+  std::string series_path;  // what tells them apart; "" for nothing
+  int64_t misfits = 0;      // runs that do not fit, which are no points
   int64_t without = 0;    // reports that lack x or y (a memory without a model)
   bool in_units = false;  // times are units of a pass
   std::vector<std::string> warnings;
@@ -38,6 +42,12 @@ struct ReadPoints {
 absl::StatusOr<ReadPoints> ReadPointsOf(const std::vector<std::string>& files,
                                         const PointPaths& paths,
                                         RunContext* context);
+
+// `pipewright simulate` of a configuration as ToString(RunConfig) has it, with
+// these fields in place of its own.
+std::string SimulateCommand(
+    absl::string_view config,
+    const std::vector<std::pair<std::string, std::string>>& fields);
 
 // A value of a report by its path: "iteration_s", "bubble_fraction.per_rank",
 // "peak_memory_bytes.max", "ranks.0.idle_s". Of a list of numbers .max, .min,

@@ -136,6 +136,9 @@ absl::StatusOr<PlanOutcome> MakePlan(const PlanRequest& request,
 // legal or everything was refused; kCancelled after a cut that left nothing.
 absl::Status PlanVerdict(const PlanOutcome& outcome);
 
+// How far the best is ahead of the next, against the model's own error.
+std::string PlanConfidence(const PlanOutcome& outcome);
+
 // For people, and as one JSON object (docs/plan.md).
 std::string PlanToText(const PlanOutcome& outcome);
 std::string PlanToJson(const PlanOutcome& outcome);

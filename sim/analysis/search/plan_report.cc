@@ -11,35 +11,10 @@
 #include "sim/base/quantity.h"
 #include "sim/config/config_fields.h"
 #include "sim/report/format.h"
+#include "sim/report/limits.h"
 
 namespace pipewright {
 namespace {
-
-// Part of a step that makes it last.
-struct Limit {
-  std::string name;
-  double share = 0;
-};
-
-std::vector<Limit> LimitsOf(const Report& report) {
-  const double step = report.iteration_s;
-  std::vector<Limit> limits;
-  if (step <= 0) return limits;
-  const double busy = std::min(report.busy_s, step);
-  const double span = std::clamp(report.span_s.global, busy, step);
-  limits.push_back({"passes of the busiest rank", busy / step});
-  limits.push_back({"bubble: warm-up, cool-down and waiting for others",
-                    (span - busy) / step});
-  limits.push_back(
-      {"between the passes of two steps: gradients, parameters, "
-       "optimizer",
-       (step - span) / step});
-  std::stable_sort(limits.begin(), limits.end(),
-                   [](const Limit& one, const Limit& other) {
-                     return one.share > other.share;
-                   });
-  return limits;
-}
 
 struct Margin {
   double share = 0;  // by which the next is slower than the best
@@ -293,6 +268,10 @@ Json CountsToJson(const PlanCounts& counts) {
 
 }  // namespace
 
+std::string PlanConfidence(const PlanOutcome& outcome) {
+  return ErrorText(outcome);
+}
+
 std::string PlanToText(const PlanOutcome& outcome) {
   std::string out = CountsText(outcome.counts);
   absl::StrAppend(&out, CutText(outcome));
@@ -337,7 +316,7 @@ std::string PlanToText(const PlanOutcome& outcome) {
   }
   if (outcome.report) {
     absl::StrAppend(&out, "\nwhat limits it\n");
-    for (const Limit& limit : LimitsOf(*outcome.report)) {
+    for (const StepLimit& limit : LimitsOf(*outcome.report)) {
       absl::StrAppendFormat(&out, "  %5.1f %% of the step: %s\n",
                             100 * limit.share, limit.name);
     }
@@ -441,7 +420,7 @@ std::string PlanToJson(const PlanOutcome& outcome) {
   if (const auto error = ModelError(outcome)) out["model_error"] = *error;
   if (outcome.even_s) out["even_layout_s"] = *outcome.even_s;
   if (outcome.report) {
-    for (const Limit& limit : LimitsOf(*outcome.report)) {
+    for (const StepLimit& limit : LimitsOf(*outcome.report)) {
       out["limits"].push_back({{"what", limit.name}, {"share", limit.share}});
     }
   }

@@ -17,6 +17,7 @@
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 #include "sim/config/flags.h"
+#include "sim/schedule/registry.h"
 
 namespace pipewright {
 namespace {
@@ -36,6 +37,17 @@ SweepCell CellOfPrinted(absl::string_view text) {
     return CellOfValue(text);
   }
   return CellOfValue(text);
+}
+
+// "all" of schedules is each of them.
+void AddValue(const std::string& value, SweepAxis* axis) {
+  if (axis->names[0] != "schedule.name" || value != "all") {
+    axis->values.push_back({value});
+    return;
+  }
+  for (const ScheduleInfo* info : AllSchedules()) {
+    axis->values.push_back({info->name});
+  }
 }
 
 }  // namespace
@@ -461,7 +473,7 @@ absl::StatusOr<SweepAxis> AxisOfText(const std::string& text) {
       continue;
     }
     PW_ASSIGN_OR_RETURN(const Values values, ValuesOfWord(name, word));
-    for (const std::string& value : values) axis.values.push_back({value});
+    for (const std::string& value : values) AddValue(value, &axis);
   }
   return axis;
 }
@@ -488,7 +500,7 @@ absl::StatusOr<std::vector<SweepAxis>> AxesOfNode(const ConfigNode& node,
     } else {
       const absl::StatusOr<Values> values = ValuesOfNode(*path, entry.value);
       if (!values.ok()) return at(values.status());
-      for (const std::string& value : *values) axis.values.push_back({value});
+      for (const std::string& value : *values) AddValue(value, &axis);
     }
     axes.push_back(std::move(axis));
   }

@@ -89,6 +89,17 @@ PW.number = (value, digits = 6) => {
                               text;
 };
 
+// As WithSeparators: "268,319".
+PW.grouped = (value) => Math.abs(value) < 1e4 || Math.abs(value) >= 1e15 ?
+    PW.number(value) :
+    Math.round(value).toString().replace(/\B(?=(\d{3})+$)/g, ',');
+
+// What a column is called: "Peak memory, GiB".
+PW.titleOf = (column, unit = '') => {
+  const words = column.title ?? column.name;
+  return unit === '' ? words : `${words}, ${unit}`;
+};
+
 PW.seconds = (value, digits = 6) => {
   const [name, size] = PW.unitFor(value);
   return `${PW.number(value / size, digits)} ${name}`;

@@ -165,6 +165,32 @@ PW.startRuns = (data) => {
   PW.tools(document.getElementById('timeline-tools'), axis, PW.timelines, data);
 };
 
+// The command of a run, to copy; its page has the timeline.
+PW.showCommand = (points, row) => {
+  const root = document.getElementById('point');
+  if (root === null || points.command === undefined) return;
+  if (row < 0) {
+    root.replaceChildren(PW.element(
+        'p', {class: 'quiet'},
+        'Click a point or a row for the command that runs it alone and draws its timeline.'));
+    return;
+  }
+  const {common, own} = points.command;
+  const text = `${common}${own[row]} --html run.html`;
+  const copy = PW.element(
+      'button', {
+        type: 'button',
+        onclick: () => navigator.clipboard?.writeText(text).then(() => {
+          copy.textContent = 'copied';
+        })
+      },
+      'copy');
+  root.replaceChildren(
+      PW.element(
+          'p', {class: 'tools'}, PW.element('b', {}, points.names[row]), copy),
+      PW.element('pre', {id: 'command', tabindex: 0}, text));
+};
+
 PW.startPoints = (points) => {
   for (const column of points.columns) {
     if (column.dict)
@@ -175,6 +201,7 @@ PW.startPoints = (points) => {
   const live = typeof uPlot === 'function';
   if (!live) document.documentElement.classList.add('without-charts');
   const choose = (row) => {
+    PW.showCommand(points, row);
     charts.forEach((chart) => chart.choose(row));
     PW.table?.highlight(row);
   };
@@ -187,6 +214,7 @@ PW.startPoints = (points) => {
         {id: `scatter-${index}`, picked: choose, front: points.front}));
   });
   PW.scatters = charts;
+  PW.showCommand(points, -1);
   PW.redraws.push(() => charts.forEach((chart) => chart.draw()));
   const tableRoot = document.getElementById('runs-data');
   if (tableRoot === null) return;

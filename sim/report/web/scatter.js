@@ -25,7 +25,7 @@ PW.Scatter = class {
       for (const index of this.numeric) {
         node.append(PW.element(
             'option', {value: index, selected: index === this[axis]},
-            data.columns[index].name));
+            PW.titleOf(data.columns[index])));
       }
       return [
         PW.element(
@@ -151,6 +151,8 @@ PW.Scatter = class {
     }
     this.plot.replaceChildren();
     const names = [data.columns[this.x].name, data.columns[this.y].name];
+    const titles =
+        [this.x, this.y].map((index) => PW.titleOf(data.columns[index]));
     if (this.options.front) {
       this.front = PW.paretoFront(
           usable, xs, ys, PW.moreIsBetter(names[0]), PW.moreIsBetter(names[1]));
@@ -161,15 +163,14 @@ PW.Scatter = class {
     };
     const axis = (index) => {
       const {unit} = this.scales[index];
-      const {name} = data.columns[index];
       return {
-        label: unit === '' ? name : `${name} (${unit})`,
+        label: PW.titleOf(data.columns[index], unit),
         stroke: PW.cssColour('--ink'),
         grid: {stroke: PW.cssColour('--rule'), width: 1},
         ticks: {stroke: PW.cssColour('--rule'), width: 1},
         font: '12px system-ui, sans-serif',
         labelFont: '12px system-ui, sans-serif',
-        values: (chart, ticks) => ticks.map((tick) => PW.number(tick))
+        values: (chart, ticks) => ticks.map((tick) => PW.grouped(tick))
       };
     };
     const scale = (index) => {
@@ -196,7 +197,7 @@ PW.Scatter = class {
             bind: {dblclick: () => () => this.draw()}
           },
           scales: {x: scale(this.x), y: scale(this.y)},
-          axes: [axis(this.x), {...axis(this.y), size: 64}],
+          axes: [axis(this.x), {...axis(this.y), size: 76}],
           series: [null, {facets, paths: (chart) => this.marks(chart)}],
         },
         [null, [column(this.x), column(this.y)]], this.plot);
@@ -204,7 +205,7 @@ PW.Scatter = class {
     canvas.tabIndex = 0;
     canvas.setAttribute('role', 'img');
     canvas.setAttribute(
-        'aria-label', `${names[1]} against ${names[0]}, ${usable.length} runs`);
+        'aria-label', `${titles[1]} against ${titles[0]}, ${usable.length} runs`);
     canvas.addEventListener('keydown', (event) => this.key(event));
     const {over} = this.chart;
     over.append(this.tip);
@@ -301,13 +302,16 @@ PW.Scatter = class {
     const names = this.data.series?.names ?? [];
     this.legend.replaceChildren();
     if (names.length > 1) {
-      names.slice(0, 24).forEach((name, series) => {
+      this.legend.append(
+          PW.element('b', {}, `${this.data.series.title ?? 'Series'}: `));
+      names.slice(0, 32).forEach((name, series) => {
         const sign = PW.element('span', {class: 'sign'}, '●■▲◆'[series % 4]);
         sign.style.color = PW.SERIES[series % PW.SERIES.length];
-        this.legend.append(sign, `${name} `);
+        this.legend.append(
+            PW.element('span', {class: 'switch'}, sign, name), ' ');
       });
-      if (names.length > 24)
-        this.legend.append(`and ${names.length - 24} more`);
+      if (names.length > 32)
+        this.legend.append(`and ${names.length - 32} more `);
     }
     if (this.front.length > 0) {
       this.legend.append(PW.element(
@@ -343,14 +347,15 @@ PW.Scatter = class {
 
   showTip(row, x, y) {
     const line = (index) => {
-      const {name, values, low, high} = this.data.columns[index];
+      const column = this.data.columns[index];
+      const {name, values, low, high} = column;
       const [unit, size] = PW.unitOfPath(name, Math.abs(values[row]));
-      const text = (value) => PW.number(value / size);
+      const text = (value) => PW.grouped(value / size);
       const range = Number.isFinite(low?.[row]) ?
           ` (${text(low[row])} to ${text(high[row])})` :
           '';
       return PW.element(
-          'div', {}, `${name}: ${text(values[row])}${range} ${unit}`);
+          'div', {}, `${PW.titleOf(column)}: ${text(values[row])}${range} ${unit}`);
     };
     this.tip.replaceChildren(
         PW.element('div', {}, PW.element('b', {}, this.data.names[row])),

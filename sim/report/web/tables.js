@@ -130,6 +130,13 @@ PW.enhanceTable = (table, number) => {
   const rows = [...body.rows];
   const heads = [...table.tHead.rows[0].cells];
   const columns = heads.map((head) => head.textContent.toLowerCase());
+  // On a narrow screen a row is a list, each cell behind its head.
+  for (const row of rows) {
+    [...row.cells].forEach((cell, index) => {
+      if (heads[index] !== undefined)
+        cell.dataset.head = heads[index].textContent;
+    });
+  }
   if (rows.length < 2 || rows.some((row) => row.cells.length !== heads.length))
     return;
   PW.sortHeads(heads, (index, down) => {
@@ -183,10 +190,8 @@ PW.DataTable = class {
     this.body = PW.element('tbody');
     const heads = data.columns.map(
         (column, index) => PW.element(
-            'th', {class: column.text ? 'word' : ''},
-            this.units[index][0] === '' ?
-                column.name :
-                `${column.name} (${this.units[index][0]})`));
+            'th', {class: column.text ? 'word' : '', title: column.name},
+            PW.titleOf(column, this.units[index][0])));
     this.more = PW.element(
         'button', {
           type: 'button',
@@ -258,5 +263,5 @@ PW.DataTable = class {
 PW.PAGE_ROWS = 200;
 
 PW.cellText = (value) => value === null || Number.isNaN(value) ? '' :
-    typeof value === 'number' ? PW.number(value) :
+    typeof value === 'number' ? PW.grouped(value) :
                                 String(value);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <random>
+#include <regex>
 #include <set>
 #include <string>
 #include <utility>
@@ -281,6 +282,133 @@ TEST_CASE("plot: page for the browser test", "[.browser-pages]") {
   }
   REQUIRE(
       WriteFile(absl::StrCat(folder, "/plot.html"), FigureHtml(figure)).ok());
+  // As of a sweep, with so many points as a page has to bear.
+  Figure sweep;
+  sweep.x.path = "peak_memory_bytes.max";
+  sweep.y = {"tokens_per_s", true};
+  sweep.series_path = "schedule";
+  sweep.verdict = {"Fastest: <b class='injected'>"};
+  for (int index = 0; index < 10000; ++index) {
+    FigurePoint& point = sweep.points.emplace_back();
+    point.name = absl::StrCat("run ", index);
+    point.series = index % 2 == 0 ? "1f1b" : "zb-h1";
+    point.x = 1e9 * (1 + (index * 7919) % 10000 / 1000.0);
+    point.y = 200000.0 + (index * 104729) % 10000;
+    point.words = {{"schedule", point.series}};
+    point.numbers = {{"strategy.tp", 1 << index % 4}};
+    point.command = absl::StrCat(
+        "pipewright simulate --set strategy.pp=4 --set run=", index);
+  }
+  REQUIRE(
+      WriteFile(absl::StrCat(folder, "/sweep.html"), FigureHtml(sweep)).ok());
+}
+
+std::vector<std::string> TextsOf(const std::string& svg) {
+  std::vector<std::string> texts;
+  const std::regex text("<text[^>]*>([^<]*)</text>");
+  for (std::sregex_iterator at(svg.begin(), svg.end(), text), end; at != end;
+       ++at) {
+    texts.push_back((*at)[1]);
+  }
+  return texts;
+}
+
+bool Has(const std::vector<std::string>& texts, const std::string& text) {
+  return std::find(texts.begin(), texts.end(), text) != texts.end();
+}
+
+TEST_CASE("plot: axes have words, units and separators", "[plot]") {
+  Figure figure = Points({{1e10, 0.1}, {2e10, 0.05}});
+  std::vector<std::string> texts = TextsOf(FigureSvg(figure));
+  CHECK(Has(texts, "Peak memory, GiB"));
+  CHECK(Has(texts, "Bubble fraction per rank, %"));
+  figure.x.label = "GiB of an H100";
+  figure.y = {"tokens_per_s", true};
+  figure.points[0].y = 180000;
+  figure.points[1].y = 260000;
+  texts = TextsOf(FigureSvg(figure));
+  CHECK(Has(texts, "GiB of an H100"));
+  CHECK(Has(texts, "Throughput, tokens/s"));
+  CHECK(Has(texts, "200,000"));
+  CHECK(AxisWords("ranks.0.idle_s") == "Ranks 0 idle");
+  CHECK(AxisWords("strategy.microbatches") == "Microbatches");
+}
+
+TEST_CASE("plot: a mark at 0 is clear of the axis", "[plot]") {
+  Figure figure = Points({{0, 0}, {4e9, 0.2}});
+  figure.front = false;
+  const std::string svg = FigureSvg(figure);
+  std::smatch mark;
+  REQUIRE(std::regex_search(
+      svg, mark, std::regex("<circle cx=\"([\\d.]+)\" cy=\"([\\d.]+)\"")));
+  std::smatch axis;
+  REQUIRE(std::regex_search(
+      svg, axis,
+      std::regex("stroke=\"#1A1A1A\"[^>]* d=\"M([\\d.]+) ([\\d.]+)h")));
+  // Half a mark of 0.32 em of 8 points, and more.
+  CHECK(std::stod(mark[1]) > std::stod(axis[1]) + 0.4 * 8);
+  CHECK(std::stod(mark[2]) < std::stod(axis[2]) - 0.4 * 8);
+}
+
+TEST_CASE("plot: few series have labels, many a legend with its field",
+          "[plot]") {
+  Figure figure = Points({});
+  figure.series_path = "strategy.tp";
+  const auto add = [&](int series, double x, double y) {
+    FigurePoint& point = figure.points.emplace_back();
+    point.series = absl::StrCat(series);
+    point.x = x;
+    point.y = y;
+  };
+  for (int series = 1; series <= 8; ++series) {
+    add(series, 1e9 * series, 0.1);
+    add(series, 1e9 * series, 0.3);
+  }
+  std::vector<std::string> texts = TextsOf(FigureSvg(figure));
+  CHECK(Has(texts, "tp 8"));
+  CHECK_FALSE(Has(texts, "Tensor-parallel size:"));
+  add(9, 9e9, 0.1);
+  add(9, 9e9, 0.3);
+  texts = TextsOf(FigureSvg(figure));
+  CHECK(Has(texts, "Tensor-parallel size:"));
+  CHECK(Has(texts, "9"));
+  CHECK_FALSE(Has(texts, "tp 9"));
+  // Of one point each, those in one place share a label.
+  figure.points.clear();
+  for (int series = 1; series <= 12; ++series) {
+    add(series, 2e9 * (series / 2), 0.1 * (series / 2 % 3));
+  }
+  texts = TextsOf(FigureSvg(figure));
+  CHECK(Has(texts, "tp 2, tp 3"));
+  CHECK_FALSE(Has(texts, "Tensor-parallel size:"));
+}
+
+TEST_CASE("plot: schedules that differ are series by themselves", "[plot]") {
+  const TemporaryFolder folder;
+  RunContext context;
+  const PointPaths paths = {"pp", "iteration_s", ""};
+  const auto series = [&](const char* other) {
+    const auto read = ReadPointsOf(
+        {folder.Write(
+            "r.json",
+            absl::StrCat(R"([{"schedule": "1f1b", "pp": 2, "iteration_s": 2},
+                             {"schedule": ")",
+                         other, R"(", "pp": 4, "iteration_s": 3}])"))},
+        paths, &context);
+    REQUIRE(read.ok());
+    return std::vector<std::string>{read->series_path, read->points[0].series,
+                                    read->points[1].series};
+  };
+  CHECK(series("gpipe") ==
+        std::vector<std::string>{"schedule", "1f1b", "gpipe"});
+  CHECK(series("1f1b") == std::vector<std::string>{"", "", ""});
+}
+
+TEST_CASE("plot: the command of a point has its fields, quoted", "[plot]") {
+  CHECK(SimulateCommand("strategy.pp: 2\nschedule.name: it's\n",
+                        {{"strategy.pp", "4"}}) ==
+        "pipewright simulate --set 'schedule.name=it'\\''s' --set "
+        "strategy.pp=4");
 }
 
 }  // namespace

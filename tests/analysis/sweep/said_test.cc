@@ -99,7 +99,7 @@ TEST_CASE("sweep: figures of units name no seconds", "[sweep]") {
                              "iteration_s"));
   }
   CHECK(absl::StrContains(ReadFile(folder.Path("f.svg")).value(),
-                          "iteration (units)"));
+                          "Iteration time, units<"));
   CHECK(absl::StrContains(ReadFile(folder.Path("f.html")).value(),
                           "\"iteration_units\""));
   CHECK(absl::StrContains(LinesOf(csv)[0], "iteration_units"));

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "sim/base/check.h"
+#include "sim/base/version.h"
 #include "sim/report/format.h"
 #include "sim/report/svg_parts.h"
 
@@ -57,7 +58,7 @@ std::string WholePage(absl::string_view title, absl::string_view body,
       "initial-scale=1\">\n<link rel=\"icon\" href=\"data:,\">\n<title>",
       EscapeXml(title), " – Pipewright</title>\n<style>", PageStyle(),
       "</style>\n</head>\n<body>\n", body, "<footer>Pipewright ",
-      PIPEWRIGHT_VERSION, "</footer>\n", data, charts, "<script>\n",
+      kVersion, "</footer>\n", data, charts, "<script>\n",
       PageScript(), "</script>\n</body>\n</html>\n");
 }
 

@@ -25,6 +25,7 @@
 #include "calibrate/transfer_subjects.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
+#include "sim/base/version.h"
 
 namespace pipewright {
 namespace {
@@ -116,7 +117,7 @@ ProfileSource SourceOf(const MeasuredDevice& device) {
   const PwDeviceInfo& info = device.info();
   ProfileSource source;
   source.kind = "calibrate";
-  source.version = PIPEWRIGHT_VERSION;
+  source.version = kVersion;
   source.date = UtcDate();
   source.backend = device.kernels()->name;
   source.device = info.name;

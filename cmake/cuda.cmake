@@ -126,7 +126,7 @@ target_link_options(pipewright_cuda PRIVATE
   -static-libstdc++ -static-libgcc -Wl,--version-script=${exports}
   -Wl,--no-undefined)
 set_target_properties(pipewright_cuda PROPERTIES LINK_DEPENDS ${exports})
-place_module(pipewright_cuda)
+place_module(pipewright_cuda cuda)
 set(PIPEWRIGHT_HAS_CUDA TRUE)
 message(STATUS "CUDA: ${CMAKE_CUDA_COMPILER} for ${CMAKE_CUDA_ARCHITECTURES}, "
   "cuDNN headers: ${PIPEWRIGHT_CUDNN_INCLUDE}")

@@ -27,7 +27,7 @@ if(NOT PIPEWRIGHT_ONEDNN STREQUAL OFF)
       ${PIPEWRIGHT_ONEDNN_INCLUDE})
     target_link_libraries(pipewright_onednn PRIVATE
       pipewright_options ${PIPEWRIGHT_ONEDNN_LIBRARY} gomp)
-    place_needed_module(pipewright_onednn)
+    place_needed_module(pipewright_onednn pipewright)
   elseif(PIPEWRIGHT_ONEDNN STREQUAL ON)
     message(FATAL_ERROR "PIPEWRIGHT_ONEDNN is ON, but dnnl.hpp or libdnnl "
       "is not found (Debian: libdnnl-dev)")

@@ -4,23 +4,20 @@
 # installed; sim/base/load_module.h and kernels/module.h look there.
 set(PIPEWRIGHT_MODULE_FOLDER lib/pipewright)
 
-# Where a module is built, and where it is installed if it was built. The program
-# and the modules that it needs are the component `pipewright`.
-function(place_module target)
-  set(component)
-  if(ARGN)
-    set(component COMPONENT ${ARGN})
-  endif()
+# Where a module is built, and where and with which component (cmake/packages.cmake)
+# it is installed if it was built.
+function(place_module target component)
   set_target_properties(${target} PROPERTIES
     LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}
     INSTALL_RPATH_USE_LINK_PATH ON)
   install(TARGETS ${target}
-    LIBRARY DESTINATION ${PIPEWRIGHT_MODULE_FOLDER} ${component} OPTIONAL)
+    LIBRARY DESTINATION ${PIPEWRIGHT_MODULE_FOLDER}
+    COMPONENT ${component} OPTIONAL)
 endfunction()
 
 # For a module that every program needs: build_modules_with builds it too.
-function(place_needed_module target)
-  place_module(${target} pipewright)
+function(place_needed_module target component)
+  place_module(${target} ${component})
   set_property(GLOBAL APPEND PROPERTY PIPEWRIGHT_NEEDED_MODULES ${target})
 endfunction()
 

@@ -16,7 +16,7 @@ if(NOT PIPEWRIGHT_MPI STREQUAL OFF)
     target_link_options(pipewright_mpi PRIVATE -Wl,--no-as-needed)
     target_link_libraries(pipewright_mpi PRIVATE
       pipewright_options MPI::MPI_CXX ${CMAKE_DL_LIBS})
-    place_needed_module(pipewright_mpi)
+    place_needed_module(pipewright_mpi mpi)
   elseif(PIPEWRIGHT_MPI STREQUAL ON)
     message(FATAL_ERROR "PIPEWRIGHT_MPI is ON, but MPI is not found "
       "(Debian: libopenmpi-dev openmpi-bin)")

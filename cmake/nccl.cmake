@@ -53,5 +53,5 @@ set_target_properties(pipewright_nccl PROPERTIES
   BUILD_RPATH "${CUDAToolkit_LIBRARY_DIR};${PIPEWRIGHT_NCCL_INCLUDE}/../lib"
   INSTALL_RPATH
     "$ORIGIN;${CUDAToolkit_LIBRARY_DIR};${PIPEWRIGHT_NCCL_INCLUDE}/../lib")
-place_module(pipewright_nccl)
+place_module(pipewright_nccl cuda)
 message(STATUS "NCCL: ${PIPEWRIGHT_NCCL_INCLUDE}")

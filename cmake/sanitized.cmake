@@ -20,7 +20,6 @@ target_link_libraries(pipewright_sanitized
   PRIVATE pipewright_proto)
 add_dependencies(pipewright_sanitized config_rows)
 target_compile_definitions(pipewright_sanitized PRIVATE
-  PIPEWRIGHT_VERSION="${PROJECT_VERSION}"
   $<TARGET_PROPERTY:pipewright_kernels,COMPILE_DEFINITIONS>)
 target_compile_options(pipewright_sanitized PRIVATE
   -O1 -g1 -fno-omit-frame-pointer -fno-sanitize-recover=undefined

@@ -9,4 +9,4 @@ pkg_check_modules(SIMGRID REQUIRED IMPORTED_TARGET simgrid)
 add_library(pipewright_simgrid MODULE sim/engine/simgrid_module.cc)
 target_link_libraries(pipewright_simgrid PRIVATE
   pipewright_options PkgConfig::SIMGRID)
-place_needed_module(pipewright_simgrid)
+place_needed_module(pipewright_simgrid simgrid)

@@ -45,6 +45,7 @@
 #include "sim/base/json.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
+#include "sim/base/version.h"
 #include "sim/cli/common.h"
 #include "sim/cli/idle_flags.h"
 #include "sim/cli/requests.h"
@@ -652,7 +653,7 @@ Texts Keywords() {
 }  // namespace
 
 PYBIND11_MODULE(_core, module) {
-  module.attr("version") = PIPEWRIGHT_VERSION;
+  module.attr("version") = pipewright::kVersion;
   module.def("keywords", &Keywords);
   module.def("simulate", &Simulated);
   module.def("timeline", &Timeline);

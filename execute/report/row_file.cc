@@ -14,6 +14,7 @@
 #include "sim/base/digest.h"
 #include "sim/base/file.h"
 #include "sim/base/status.h"
+#include "sim/base/version.h"
 #include "sim/cost/profile_costs.h"
 
 namespace pipewright {
@@ -86,7 +87,7 @@ absl::Status RowFile::Open(const ExecuteRequest& request,
   row_.options = Digest(options);
   row_.shortest_pass_s = ShortestPass(run);
   row_.date = UtcDate();
-  row_.version = PIPEWRIGHT_VERSION;
+  row_.version = kVersion;
   row_.profile = run.costs.profile
                      ? DescribeProfile(*run.costs.profile->profile)
                      : "given on the command line";

@@ -19,6 +19,7 @@
 #include "sim/base/names.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
+#include "sim/base/version.h"
 #include "sim/cli/common.h"
 #include "sim/cost/profile_shape.h"
 #include "sim/model/model.h"
@@ -164,7 +165,7 @@ absl::StatusOr<std::vector<std::string>> Import::Traces() const {
 absl::Status Import::Add(absl::StatusOr<Profile> more, Profile* profile) const {
   PW_RETURN_IF_ERROR(more.status());
   for (ProfileSource& source : more->sources) {
-    source.version = PIPEWRIGHT_VERSION;
+    source.version = kVersion;
     if (!device.empty()) source.device = device;
     if (!profile->sources.empty()) {
       const std::string& first = profile->sources[0].device;

@@ -14,6 +14,7 @@
 #include "sim/base/input.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
+#include "sim/base/version.h"
 #include "sim/cli/help.h"
 #include "sim/cli/progress_bar.h"
 #include "sim/cli/verbs.h"
@@ -155,7 +156,7 @@ const VerbEntry* OnlyVerb(int argc, char** argv) {
 
 void AddVersionFlag(CLI::App* app) {
   app->set_version_flag("--version",
-                        std::string("pipewright " PIPEWRIGHT_VERSION));
+                        absl::StrCat("pipewright ", kVersion));
 }
 
 void AddVerbs(CLI::App* app, Action* action) {

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "sim/analysis/sweep/points.h"
 #include "sim/base/json.h"
+#include "sim/base/version.h"
 #include "sim/cli/build_facts.h"
 #include "sim/cli/verbs.h"
 #include "sim/report/html_parts.h"
@@ -15,7 +16,7 @@ std::string VersionText() {
   const std::string charts = ChartLibrary();
   const std::string commit = kBuildFacts.commit;
   std::string text = absl::StrCat(
-      "pipewright " PIPEWRIGHT_VERSION "\ncommit           ",
+      "pipewright ", kVersion, "\ncommit           ",
       commit.empty() ? "unknown: built without git"
                      : absl::StrCat(commit, " of ", kBuildFacts.commit_date),
       "\nmodel version    ", kModelVersion,
@@ -37,7 +38,7 @@ Json VersionJson() {
   const auto text_or_null = [](const std::string& text) {
     return text.empty() ? Json() : Json(text);
   };
-  Json object = {{"version", PIPEWRIGHT_VERSION},
+  Json object = {{"version", kVersion},
                  {"commit", text_or_null(kBuildFacts.commit)},
                  {"commit_date", text_or_null(kBuildFacts.commit_date)},
                  {"model_version", kModelVersion},

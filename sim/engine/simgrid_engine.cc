@@ -290,7 +290,8 @@ absl::StatusOr<const SimgridModule*> LoadSimgrid() {
                   .variable = "PIPEWRIGHT_SIMGRID_LIBRARY",
                   .function = kSimgridModuleFunction},
                  "engine simgrid needs it, engine fluid does not; it is built "
-                 "and installed with the program"));
+                 "with the program, and Debian's package with it is "
+                 "pipewright-simgrid"));
   const SimgridModule* const module =
       reinterpret_cast<SimgridModuleFunction>(function)();
   if (module->abi != kSimgridModuleAbi) {

@@ -81,8 +81,14 @@ struct SimgridClock {
     int count = static_cast<int>(arguments.size());
     engine_ = std::make_unique<sg::Engine>(&count, arguments.data());
     BuildPlatform(platform);
-    sg::Activity::on_completion_cb(
-        [](const sg::Activity& activity) { self_->End(activity); });
+    // From 3.34 on kinds of activities have callbacks of their own.
+    const auto end = [](const sg::Activity& activity) { self_->End(activity); };
+#if SIMGRID_VERSION >= 33400
+    sg::Exec::on_completion_cb(end);
+    sg::Comm::on_completion_cb(end);
+#else
+    sg::Activity::on_completion_cb(end);
+#endif
   }
 
   void Run() { engine_->run(); }

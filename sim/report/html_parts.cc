@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "sim/base/check.h"
+#include "sim/base/version.h"
 #include "sim/report/format.h"
 #include "sim/report/svg_parts.h"
 
@@ -59,7 +60,7 @@ std::string WholePage(absl::string_view title, absl::string_view body,
       "initial-scale=1\">\n<link rel=\"icon\" href=\"data:,\">\n<title>",
       EscapeXml(title), " – Pipewright</title>\n<style>", PageStyle(),
       "</style>\n</head>\n<body>\n", body, "<footer>Pipewright ",
-      PIPEWRIGHT_VERSION, "</footer>\n", data, charts, "<script>\n",
+      kVersion, "</footer>\n", data, charts, "<script>\n",
       PageScript(), "</script>\n</body>\n</html>\n");
 }
 

@@ -139,11 +139,13 @@ TEST_CASE("modules: an installed program finds its own", "[cli]") {
   }
   const TemporaryFolder folder;
   const std::string prefix = folder.Path("usr");
-  const BinaryResult install =
-      RunProgram({"cmake", "--install", BuildFolder(), "--prefix", prefix,
-                  "--component", "pipewright"});
-  INFO(install.out << install.err);
-  REQUIRE(install.exit_code == 0);
+  for (const char* const component : {"pipewright", "simgrid", "mpi"}) {
+    const BinaryResult install =
+        RunProgram({"cmake", "--install", BuildFolder(), "--prefix", prefix,
+                    "--component", component});
+    INFO(install.out << install.err);
+    REQUIRE(install.exit_code == 0);
+  }
   for (const char* const file :
        {"share/man/man1/pipewright.1",
         "share/bash-completion/completions/pipewright",

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "sim/base/file.h"
+#include "sim/base/version.h"
 #include "sim/report/html_parts.h"
 #include "tests/support/memory_example.h"
 #include "tests/support/toy_ops.h"
@@ -71,7 +72,7 @@ TEST_CASE("html: every section is there with the report's numbers", "[html]") {
   CHECK(Count(html, "class=\"bar\"") == 2);
   CHECK(absl::StrContains(html, "kernel launch gaps"));
   CHECK(
-      absl::StrContains(html, absl::StrCat("Pipewright ", PIPEWRIGHT_VERSION)));
+      absl::StrContains(html, absl::StrCat("Pipewright ", kVersion)));
 }
 
 TEST_CASE("html: transfers are summed by pair of ranks", "[html]") {

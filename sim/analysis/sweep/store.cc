@@ -16,6 +16,7 @@
 #include "sim/base/error_parts.h"
 #include "sim/base/json.h"
 #include "sim/base/status.h"
+#include "sim/base/version.h"
 #include "sim/report/report.h"
 
 namespace pipewright {
@@ -116,7 +117,7 @@ absl::Status SweepStore::Begin(const std::string& command,
                          "command, base) VALUES(?,?,?,?,?)"));
   const std::string now = UtcNow();
   insert->BindText(0, now);
-  insert->BindText(1, PIPEWRIGHT_VERSION);
+  insert->BindText(1, kVersion);
   insert->BindInteger(2, kModelVersion);
   insert->BindText(3, command);
   insert->BindText(4, base);

@@ -203,8 +203,10 @@ absl::Status SweepVerb::RunWith(const SweepPoints& points,
         counts.status(),
         absl::StrCat(counts.status().message(), "; to go on: ", CommandLine()));
   }
-  PW_RETURN_IF_ERROR(Export());
+  // First what the points say: of none that ran there is nothing to draw.
   const absl::Status verdict = PrintResults(*counts);
+  const absl::Status exported = Export();
+  if (verdict.ok()) PW_RETURN_IF_ERROR(exported);
   if (counts->stopped) {
     return absl::CancelledError(
         absl::StrCat("stopped by a signal; what is done is in ", database,

@@ -1,6 +1,6 @@
 // Files of commit 2f1c9bae, the oldest that releases promise to read: a
 // schedule, a configuration, a system and a profile, as they were committed
-// there.
+// there; of the profile most kernels and copies are left out.
 #include <catch2/catch.hpp>
 #include <string>
 #include <vector>

@@ -99,17 +99,15 @@ class ListOrders {
         orders_(task.pp()) {}
 
   PassOrders Make() {
+    const int rows = static_cast<int>(counts_.size());
+    for (int row = 0; row < rows; ++row) start_.push_back(StartOf(row));
     for (size_t done = 0; done < end_.size(); ++done) {
-      int64_t start = OrderTimes::kEndless;
-      int chosen = -1;
-      for (int row = std::ssize(counts_) - 1; row >= 0; --row) {
-        const int64_t own = StartOf(row);
-        if (own >= start) continue;
-        start = own;
-        chosen = row;
+      int chosen = rows - 1;
+      for (int row = rows - 2; row >= 0; --row) {
+        if (start_[row] < start_[chosen]) chosen = row;
       }
-      if (chosen < 0) return {};
-      Add(chosen, start);
+      if (start_[chosen] == OrderTimes::kEndless) return {};
+      Add(chosen);
     }
     return std::move(orders_);
   }
@@ -148,22 +146,34 @@ class ListOrders {
     return needed <= WithRounding(task_.room[rank]);
   }
 
-  void Add(int row, int64_t start) {
-    const int stage = row % task_.num_stages();
+  void Add(int row) {
+    const int stages = task_.num_stages();
+    const int stage = row % stages;
     const int rank = task_.placement.RankOf(stage);
-    const bool back = row >= task_.num_stages();
+    const bool back = row >= stages;
     const int pass = row * task_.microbatches + counts_[row]++;
     orders_[rank].push_back(pass);
-    end_[pass] = start + task_.Ticks(pass);
+    end_[pass] = start_[row] + task_.Ticks(pass);
     clock_[rank] = end_[pass];
     if (back && with_weights_) clock_[rank] += task_.TicksOf(2, stage);
     held_[rank] += back ? -task_.MostOf(stage) : task_.MostOf(stage);
+    // Nothing else has changed for other ranks.
+    for (int chunk = 0; chunk < task_.placement.vpp(); ++chunk) {
+      const int own = task_.placement.StageOf(rank, chunk);
+      start_[own] = StartOf(own);
+      start_[stages + own] = StartOf(stages + own);
+    }
+    if (const int output = task_.OutputOf(pass); output >= 0) {
+      const int waiting = output / task_.microbatches;
+      start_[waiting] = StartOf(waiting);
+    }
   }
 
   const OrderTask& task_;
   const int together_;
   const bool with_weights_;     // a rank runs W behind B
   std::vector<int> counts_;     // [kind * stages + stage]
+  std::vector<int64_t> start_;  // [kind * stages + stage] of what is next
   std::vector<int64_t> end_;    // [pass]
   std::vector<int64_t> clock_;  // [rank]
   std::vector<double> held_;    // [rank]

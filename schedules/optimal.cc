@@ -149,7 +149,7 @@ std::string OfferStarts(const ScheduleParams& params, const OrderTask& task,
   return best;
 }
 
-// Of a small task the shortest order is found and proved.
+// Finds and proves the shortest order of a small task.
 void TryAllOrders(const OrderTask& task, OrderSearch* search) {
   if (search->is_least()) return;
   const std::optional<ExactOrder> shortest =

@@ -1,10 +1,14 @@
 #include "sim/cli/figure_files.h"
 
 #include <algorithm>
+#include <cmath>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "sim/analysis/plot/read_points.h"
 #include "sim/base/error_parts.h"
@@ -31,6 +35,20 @@ std::string NumbersOf(const FigurePoint& point, const FigureAxis& y,
       y.path == kTokens ? "tokens/s" : unit.name);
   if (has_memory) absl::StrAppend(&out, ", ", FormatBytes(point.x));
   return out;
+}
+
+// Rows stand as their workers ended; colours and marks follow the series.
+void SortBySeries(std::vector<FigurePoint>* points) {
+  const auto place = [](const FigurePoint& point) {
+    double number = 0;
+    const bool is_number =
+        absl::SimpleAtod(point.series, &number) && std::isfinite(number);
+    return std::tuple(!is_number, is_number ? number : 0, point.series);
+  };
+  std::stable_sort(points->begin(), points->end(),
+                   [&](const FigurePoint& one, const FigurePoint& other) {
+                     return place(one) < place(other);
+                   });
 }
 
 // What a plan's name says behind the degrees: "even, zero1".
@@ -123,6 +141,7 @@ absl::StatusOr<Figure> FigureOfSweep(const std::string& database,
       figure.x = {x, MoreIsBetter(x)};
       figure.y = {y, MoreIsBetter(y)};
       figure.points = std::move(read->points);
+      SortBySeries(&figure.points);
       figure.in_units = read->in_units;
       figure.series_path = read->series_path;
       figure.verdict = VerdictOf(figure, read->misfits);

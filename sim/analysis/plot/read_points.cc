@@ -6,7 +6,6 @@
 #include <memory>
 #include <optional>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -507,17 +506,6 @@ absl::StatusOr<ReadPoints> ReadPointsOf(const std::vector<std::string>& files,
     return BadValue("--base", absl::StrCat(paths.base), AllowedBases(bases));
   }
   PW_RETURN_IF_ERROR(points.End());
-  // Rows stand as their workers ended; colours and marks follow the series.
-  const auto place = [](const FigurePoint& point) {
-    double number = 0;
-    const bool is_number =
-        absl::SimpleAtod(point.series, &number) && std::isfinite(number);
-    return std::tuple(!is_number, is_number ? number : 0, point.series);
-  };
-  std::stable_sort(out.points.begin(), out.points.end(),
-                   [&](const FigurePoint& one, const FigurePoint& other) {
-                     return place(one) < place(other);
-                   });
   return out;
 }
 

@@ -156,7 +156,10 @@ void TryAllOrders(const OrderTask& task, OrderSearch* search) {
       FindShortestOrder(task, search->best_ticks());
   if (!shortest) return;
   if (!shortest->orders.empty()) search->Offer(shortest->orders);
-  if (task.room == task.most_room) search->set_least(search->best_ticks());
+  for (int rank = 0; rank < task.pp(); ++rank) {
+    if (task.room[rank] < task.most_room[rank]) return;
+  }
+  search->set_least(search->best_ticks());
 }
 
 // Seconds of "2s"; 0: no budget was given.

@@ -14,6 +14,7 @@
 #include "sim/base/error_parts.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
+#include "sim/cli/common.h"
 #include "sim/config/run_config.h"
 #include "sim/report/format.h"
 #include "sim/report/limits.h"
@@ -27,8 +28,9 @@ constexpr char kTokens[] = "tokens_per_s";
 
 // "268,319 tokens/s" or "1.31 s", and the memory.
 std::string NumbersOf(const FigurePoint& point, const FigureAxis& y,
-                      bool has_memory) {
-  const AxisUnit unit = UnitOf(y.path, point.y);
+                      bool in_units, bool has_memory) {
+  AxisUnit unit = UnitOf(y.path, point.y);
+  if (in_units && y.path != kTokens) unit = {"units", 1};
   std::string out = absl::StrCat(
       y.path == kTokens ? "" : absl::StrCat(AxisWords(y.path), " "),
       WithSeparators(point.y / unit.size), " ",
@@ -72,7 +74,8 @@ std::vector<std::string> VerdictOf(const Figure& figure, int64_t misfits) {
   };
   const bool has_memory = figure.x.path == kMemory;
   const auto line = [&](const char* what, const FigurePoint& point) {
-    return absl::StrCat(what, ": ", NumbersOf(point, figure.y, has_memory),
+    return absl::StrCat(what, ": ",
+                        NumbersOf(point, figure.y, figure.in_units, has_memory),
                         ": ", point.name);
   };
   const size_t count = figure.points.size();
@@ -120,11 +123,14 @@ absl::StatusOr<std::string> DrawFigure(const Figure& figure,
 }
 
 absl::StatusOr<Figure> FigureOfSweep(const std::string& database,
+                                     const std::string& flag,
                                      FileFormat format) {
-  // What the rows have decides: no memory without a model, no throughput
+  // What most rows have decides: no memory without a model, no throughput
   // without its tokens.
   const bool is_page = format == FileFormat::kHtml;
-  absl::Status first;
+  absl::Status last;
+  std::optional<Figure> figure;
+  ReadPoints chosen;
   for (const char* x : {kMemory, "peak_activations.max"}) {
     for (const char* y :
          {is_page ? kTokens : "bubble_fraction.per_rank", "iteration_s"}) {
@@ -134,22 +140,41 @@ absl::StatusOr<Figure> FigureOfSweep(const std::string& database,
       absl::StatusOr<ReadPoints> read =
           ReadPointsOf({database}, paths, &context);
       if (!read.ok()) {
-        first.Update(read.status());
+        last = read.status();
         continue;
       }
-      Figure figure;
-      figure.x = {x, MoreIsBetter(x)};
-      figure.y = {y, MoreIsBetter(y)};
-      figure.points = std::move(read->points);
-      SortBySeries(&figure.points);
-      figure.in_units = read->in_units;
-      figure.series_path = read->series_path;
-      figure.verdict = VerdictOf(figure, read->misfits);
-      if (is_page) figure.title = absl::StrCat("Sweep ", database);
-      return figure;
+      if (figure && read->points.size() <= chosen.points.size()) continue;
+      chosen = *std::move(read);
+      figure.emplace();
+      figure->x = {x, MoreIsBetter(x)};
+      figure->y = {y, MoreIsBetter(y)};
     }
   }
-  return first;
+  if (!figure) {
+    return Reworded(last, absl::StrCat(flag, ": nothing to draw in ", database,
+                                       ": ", last.message()));
+  }
+  if (chosen.without > 0) {
+    chosen.warnings.push_back(
+        absl::StrCat(chosen.without, " rows have no ", figure->x.path,
+                     " or no ", figure->y.path, " and are not drawn"));
+  }
+  for (std::string& warning : chosen.warnings) {
+    warning = absl::StrCat(flag, ": ", warning);
+  }
+  PrintWarnings(chosen.warnings);
+  figure->points = std::move(chosen.points);
+  SortBySeries(&figure->points);
+  figure->in_units = chosen.in_units;
+  figure->series_path = chosen.series_path;
+  figure->verdict = VerdictOf(*figure, chosen.misfits);
+  if (chosen.without > 0) {
+    figure->verdict.push_back(absl::StrCat("Not here: ", chosen.without,
+                                           " rows without ", figure->x.path,
+                                           " or ", figure->y.path));
+  }
+  if (is_page) figure->title = absl::StrCat("Sweep ", database);
+  return *std::move(figure);
 }
 
 Figure FigureOfPlan(const PlanOutcome& outcome) {
@@ -188,8 +213,8 @@ Figure FigureOfPlan(const PlanOutcome& outcome) {
   if (figure.points.empty()) return figure;
   // The first is the best on fluid too, where the fastest need not be.
   figure.verdict = {
-      absl::StrCat("Best: ", NumbersOf(figure.points[0], figure.y, true), ": ",
-                   figure.points[0].name)};
+      absl::StrCat("Best: ", NumbersOf(figure.points[0], figure.y, false, true),
+                   ": ", figure.points[0].name)};
   if (outcome.report && outcome.report->memory) {
     figure.verdict.push_back(
         absl::StrCat("Memory: ", MemoryVerdictLine(*outcome.report->memory)));

@@ -20,8 +20,9 @@ absl::StatusOr<FileFormat> FigureFormat(absl::string_view flag,
 absl::StatusOr<std::string> DrawFigure(const Figure& figure, FileFormat format);
 
 // Bubble, or throughput for a page, against memory of the rows of a sweep's
-// file.
+// file. Warns, by the name of the flag, of what it leaves out.
 absl::StatusOr<Figure> FigureOfSweep(const std::string& database,
+                                     const std::string& flag,
                                      FileFormat format);
 
 // Throughput against memory of what a search has simulated.

@@ -148,15 +148,22 @@ Json OwnRows::TimeUnit() const {
 }
 
 absl::Status SweepVerb::Export() {
+  PW_RETURN_IF_ERROR(ExportRows());
   for (const char* flag : {"--html", "--figure"}) {
     if (!files.wanted(flag)) continue;
-    PW_ASSIGN_OR_RETURN(const FileFormat format,
-                        FigureFormat(flag, files.path(flag)));
-    PW_ASSIGN_OR_RETURN(const Figure figure, FigureOfSweep(database, format));
+    FileFormat format = FileFormat::kHtml;
+    if (absl::string_view(flag) == "--figure") {
+      PW_ASSIGN_OR_RETURN(format, FigureFormat(flag, files.path(flag)));
+    }
+    PW_ASSIGN_OR_RETURN(const Figure figure,
+                        FigureOfSweep(database, flag, format));
     PW_ASSIGN_OR_RETURN(std::string drawn, DrawFigure(figure, format));
     files.Put(flag, std::move(drawn));
   }
-  if (draws()) PW_RETURN_IF_ERROR(files.Write());
+  return draws() ? files.Write() : absl::OkStatus();
+}
+
+absl::Status SweepVerb::ExportRows() const {
   if (csv.empty() && jsonl.empty()) return absl::OkStatus();
   PW_ASSIGN_OR_RETURN(const std::unique_ptr<SweepReader> reader,
                       SweepReader::Open(database));

@@ -133,6 +133,7 @@ struct SweepVerb {
                                         Evaluator* evaluator);
   // sweep_output.cc
   absl::Status Export();
+  absl::Status ExportRows() const;
   // Prints, as JSON, what was exported and not run.
   absl::Status PrintStatuses() const;
   absl::StatusOr<OwnRows> ReadOwnRows(const SweepReader& reader) const;

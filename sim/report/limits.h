@@ -17,7 +17,7 @@ struct StepLimit {
 // The largest first; together 1. Empty for a step without time.
 std::vector<StepLimit> LimitsOf(const Report& report);
 
-// "86.00 % passes of the busiest rank, 13.00 % bubble: ...", "" for none.
+// "86.0 % passes of the busiest rank; 13.0 % bubble: ...", "" for none.
 std::string LimitsText(const Report& report);
 
 }  // namespace pipewright

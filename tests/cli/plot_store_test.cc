@@ -1,5 +1,6 @@
 // `plot` of the rows of a sweep against the reports that `simulate` gives of
 // the same runs.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <fstream>
@@ -79,29 +80,21 @@ TEST_CASE("cli: a figure of a sweep has the numbers of its runs", "[cli]") {
   CHECK(nobody.err.find("strategy.tp") != std::string::npos);
 }
 
-TEST_CASE("cli: the page of a sweep has commands that give its numbers",
-          "[cli]") {
-  const testing::TemporaryFolder folder;
-  const std::string html = folder.Path("page.html");
-  const auto swept = RunHere(
-      With({"sweep"}, {"--sweep", "strategy.pp=2,4", "--sweep",
-                       "schedule=1f1b,zb-h1", "-o", folder.Path("runs.sqlite"),
-                       "--html", html, "--figure", folder.Path("f.svg")}));
-  INFO(swept.err);
-  REQUIRE(swept.exit_code == 0);
+// Each of the first commands of a page gives the step of its point.
+void CheckCommands(const std::string& html, size_t most) {
   const testing::PageBlock page(TextOfFile(html));
   const testing::Json points = page.json()["points"];
-  REQUIRE(points["count"] == 4);
-  CHECK(points["series"]["title"] == "Schedule");
   testing::Json column;
   for (const auto& each : points["columns"]) {
     if (each["name"] == "iteration_s") column = each;
   }
   const auto times = page.Column<double>(column["values"]);
-  for (size_t row = 0; row < 4; ++row) {
+  REQUIRE(!times.empty());
+  for (size_t row = 0; row < std::min(most, times.size()); ++row) {
     std::istringstream command(
         points["command"]["common"].get<std::string>() +
         points["command"]["own"][row].get<std::string>());
+    INFO(command.str());
     std::vector<std::string> words;
     for (std::string word; command >> std::quoted(word, '\'');) {
       words.push_back(word);
@@ -114,8 +107,74 @@ TEST_CASE("cli: the page of a sweep has commands that give its numbers",
     REQUIRE(run.exit_code == 0);
     CHECK(testing::Json::parse(run.out)["iteration_s"] == times[row]);
   }
+}
+
+TEST_CASE("cli: the page of a sweep has commands that give its numbers",
+          "[cli]") {
+  const testing::TemporaryFolder folder;
+  const std::string html = folder.Path("page.html");
+  const auto swept = RunHere(
+      With({"sweep"}, {"--sweep", "strategy.pp=2,4", "--sweep",
+                       "schedule=1f1b,zb-h1", "-o", folder.Path("runs.sqlite"),
+                       "--html", html, "--figure", folder.Path("f.svg")}));
+  INFO(swept.err);
+  REQUIRE(swept.exit_code == 0);
+  CheckCommands(html, 4);
+  const testing::PageBlock page(TextOfFile(html));
+  CHECK(page.json()["points"]["count"] == 4);
+  CHECK(page.json()["points"]["series"]["title"] == "Schedule");
   const std::string svg = TextOfFile(folder.Path("f.svg"));
   CHECK(svg.find(">Bubble fraction per rank, %<") != std::string::npos);
+}
+
+TEST_CASE("cli: commands of pages take what people give", "[cli]") {
+  const testing::TemporaryFolder folder;
+  const std::string html = folder.Path("page");
+  const std::string rows = folder.Path("runs.sqlite");
+  const auto check = [&](std::vector<std::string> words, size_t most) {
+    words.insert(words.end(), {"--html", html});
+    const auto run = RunHere(words);
+    INFO(run.err);
+    REQUIRE(run.exit_code == 0);
+    CheckCommands(html, most);
+  };
+  check({"plan", "gpt2-xl", "--system", "dgx-h100", "--nodes", "1",
+         "--global-batch", "16", "--max-candidates", "20", "--no-confirm"},
+        2);
+  check(
+      {"sweep", "gpt2-xl", "--system", "dgx-h100", "--microbatches", "4",
+       "--analytic", "--sweep", "schedule=1f1b,zb-h1", "--pp", "2", "-o", rows},
+      2);
+  // A whole backward; a time as an axis.
+  const std::string times = folder.Path("times.sqlite");
+  check({"sweep", "--forward", "1ms", "--backward", "2ms", "--pp", "2",
+         "--microbatches", "4", "--sweep", "schedule=1f1b,gpipe", "-o", times},
+        2);
+  check({"sweep", "--backward-input", "2ms", "--backward-weight", "1ms", "--pp",
+         "2", "--microbatches", "4", "--schedule", "1f1b", "--sweep",
+         "forward=1ms,2ms", "-o", folder.Path("axis.sqlite")},
+        2);
+}
+
+TEST_CASE("cli: a sweep says what it cannot draw and loses no table", "[cli]") {
+  const testing::TemporaryFolder folder;
+  const auto nothing = RunHere(
+      {"sweep", "llama3-8b", "--system", "dgx-h100", "--pp", "1", "--tp", "1",
+       "--microbatches", "8", "--sweep", "microbatch-size=4,8", "-o",
+       folder.Path("big.sqlite"), "--figure", folder.Path("f.svg"), "--csv",
+       folder.Path("big.csv")});
+  CHECK(nothing.exit_code == 2);
+  CHECK(nothing.err.find("--figure: nothing to draw") != std::string::npos);
+  CHECK(!TextOfFile(folder.Path("big.csv")).empty());
+  // Nothing that is no time is called seconds.
+  const std::string units = folder.Path("units.sqlite");
+  const std::string html = folder.Path("units.html");
+  const auto ran =
+      RunHere({"sweep", "--pp", "4", "--schedule", "1f1b", "-o", units,
+               "--html", html, "--sweep", "microbatches=4,8"});
+  REQUIRE(ran.exit_code == 0);
+  CHECK(TextOfFile(html).find("Fastest: Iteration time 21 units") !=
+        std::string::npos);
 }
 
 TEST_CASE("cli: schedule=all is every schedule; a figure has an ending",

@@ -123,6 +123,9 @@ Axis AxisOf(double low, double high, const FigureAxis& of, const AxisUnit& unit,
   return axis;
 }
 
+// Names in a legend, about as many as marks and colours tell apart.
+constexpr size_t kMostInLegend = 35;
+
 class FigureWriter {
  public:
   explicit FigureWriter(const Figure& figure)
@@ -360,11 +363,16 @@ class FigureWriter {
     std::vector<LegendItem> items;
     if (!labelled && names_.size() > 1) {
       items.emplace_back().label = absl::StrCat(SeriesWords(), ":");
-      for (size_t series = 0; series < names_.size(); ++series) {
+      const size_t shown = std::min(names_.size(), kMostInLegend);
+      for (size_t series = 0; series < shown; ++series) {
         LegendItem& item = items.emplace_back();
         item.label = names_[series];
         item.width = 0.8 * font_;
         DrawMark(series, 0.4 * font_, 0.58 * font_, "", &item.swatch);
+      }
+      if (shown < names_.size()) {
+        items.emplace_back().label =
+            absl::StrCat("and ", names_.size() - shown, " more");
       }
     }
     if (figure_.front) {
@@ -377,6 +385,8 @@ class FigureWriter {
     if (!items.empty()) {
       top_ = svg_.Legend(items, left_, top_ - 0.3 * font_, right_ - left_) +
              0.2 * font_;
+      // A small figure keeps a few lines for its points.
+      top_ = std::min(top_, bottom_ - 3 * font_);
     }
     std::string grid;
     for (const AxisTick& tick : x_.ticks) {
@@ -405,7 +415,7 @@ class FigureWriter {
                 Svg* svg) const {
     const double size = 0.32 * font_;
     const Paint paint = {.fill = ColourOfSeries(series), .title = title};
-    switch (series % 4) {
+    switch (series % 5) {
       case 0:
         svg->Circle(x, y, size, paint);
         break;
@@ -417,9 +427,14 @@ class FigureWriter {
                           "H", x - 1.2 * size, "Z"}),
                   paint);
         break;
-      default:
+      case 3:
         svg->Path(PathOf({"M", x, y - 1.4 * size, "L", x + 1.4 * size, y, "L",
                           x, y + 1.4 * size, "L", x - 1.4 * size, y, "Z"}),
+                  paint);
+        break;
+      default:
+        svg->Path(PathOf({"M", x, y + 1.3 * size, "L", x + 1.2 * size, y - size,
+                          "H", x - 1.2 * size, "Z"}),
                   paint);
     }
   }
@@ -444,8 +459,8 @@ class FigureWriter {
     }
     DrawMark(series, x, y,
              absl::StrFormat("%s: %s %.6g %s, %s %.6g %s", point.name,
-                             NameOf(figure_.x.path, ""), point.x / x_unit_.size,
-                             x_unit_.name, NameOf(figure_.y.path, ""),
+                             AxisWords(figure_.x.path), point.x / x_unit_.size,
+                             x_unit_.name, AxisWords(figure_.y.path),
                              point.y / y_unit_.size, y_unit_.name),
              &svg_);
   }

@@ -22,8 +22,10 @@
 #include "sim/base/json.h"
 #include "sim/base/json_fault.h"
 #include "sim/base/names.h"
+#include "sim/base/quantity.h"
 #include "sim/base/shell_word.h"
 #include "sim/base/status.h"
+#include "sim/config/config_fields.h"
 #include "sim/run/simulated_run.h"
 
 namespace pipewright {
@@ -284,7 +286,10 @@ class PointReader {
     schedules_.emplace_back();
     if (schedule != nullptr && schedule->is_string()) {
       schedules_.back() = schedule->get<std::string>();
-      absl::StrAppend(&point.name, ", ", schedule->get<std::string>());
+      const bool is_axis = std::any_of(
+          report.axes.begin(), report.axes.end(),
+          [](const auto& axis) { return axis.first == "schedule.name"; });
+      if (!is_axis) absl::StrAppend(&point.name, ", ", schedules_.back());
     }
     if (paths_.columns) AddColumns(report, &point);
     out_->points.push_back(std::move(point));
@@ -414,6 +419,19 @@ std::string BasesWarning(const std::string& file, const SweepReader& store,
                       absl::StrJoin(texts, ", "));
 }
 
+// Null for what only some schedules, systems or sweeps have.
+const ConfigField* FieldOf(const std::string& path) {
+  static const auto* const fields = [] {
+    auto* all = new std::map<std::string, const ConfigField*>;
+    for (const ConfigField& field : ConfigFields()) {
+      all->emplace(field.path, &field);
+    }
+    return all;
+  }();
+  const auto found = fields->find(path);
+  return found == fields->end() ? nullptr : found->second;
+}
+
 // Rows of this version of the model that have a report. The others would be
 // compared with what they cannot be compared with: a warning counts them.
 absl::Status AddRows(const std::string& file, const PointPaths& paths,
@@ -452,6 +470,11 @@ absl::Status AddRows(const std::string& file, const PointPaths& paths,
           absl::StrCat(name, " ", TextOf(report.axes.back().second)));
       if (cell.kind != SweepCell::Kind::kNone) {
         fields.emplace_back(name, TextOf(report.axes.back().second));
+        const ConfigField* const field = FieldOf(name);
+        if (cell.kind == SweepCell::Kind::kNumber && field != nullptr &&
+            field->unit != Unit::kNone) {
+          absl::StrAppend(&fields.back().second, " ", SiUnit(field->unit));
+        }
       }
     }
     if (paths.columns && row.base >= 0) {
@@ -517,14 +540,34 @@ std::string SimulateCommand(
     absl::StrAppend(&command, " --set ",
                     QuotedWord(absl::StrCat(path, "=", value)));
   };
+  std::map<std::string, std::string> own;
   for (const absl::string_view line :
        absl::StrSplit(config, '\n', absl::SkipEmpty())) {
-    const std::pair<absl::string_view, absl::string_view> part =
-        absl::StrSplit(line, absl::MaxSplits(": ", 1));
-    const bool replaced = std::any_of(
-        fields.begin(), fields.end(),
-        [&](const auto& field) { return field.first == part.first; });
-    if (!replaced) set(part.first, part.second);
+    own.insert(absl::StrSplit(line, absl::MaxSplits(": ", 1)));
+  }
+  const std::map<std::string, std::string> given(fields.begin(), fields.end());
+  for (const std::string times : {"costs.uniform", "costs.per_stage"}) {
+    // A whole backward stands beside its parts, which were made of it.
+    const std::string whole = absl::StrCat(times, ".backward");
+    if (given.contains(whole)) {
+      for (const char* part : {"_input", "_weight"}) own.erase(whole + part);
+    } else if (own.contains(whole + "_input")) {
+      own.erase(whole);
+    }
+  }
+  for (const auto& [path, value] : own) {
+    if (given.contains(path)) continue;
+    const ConfigField* const field = FieldOf(path);
+    if (field == nullptr || field->kind != FieldKind::kSection) {
+      set(path, value);
+      continue;
+    }
+    // A section without a field of its own; with one it is there anyway.
+    const auto next = own.upper_bound(absl::StrCat(path, "."));
+    const bool has_field =
+        next != own.end() &&
+        absl::StartsWith(next->first, absl::StrCat(path, "."));
+    if (!has_field) set(absl::StrCat(path, ".device"), "auto");
   }
   for (const auto& [path, value] : fields) set(path, value);
   return command;

@@ -42,7 +42,7 @@ PW.paretoFront = (rows, x, y, moreX, moreY) => {
 PW.mark = (pen, x, y, series, size) => {
   pen.fillStyle = PW.SERIES[series % PW.SERIES.length];
   pen.beginPath();
-  switch (series % 4) {
+  switch (series % 5) {
     case 0:
       pen.arc(x, y, size, 0, 2 * Math.PI);
       break;
@@ -54,11 +54,16 @@ PW.mark = (pen, x, y, series, size) => {
       pen.lineTo(x + 1.2 * size, y + size);
       pen.lineTo(x - 1.2 * size, y + size);
       break;
-    default:
+    case 3:
       pen.moveTo(x, y - 1.4 * size);
       pen.lineTo(x + 1.4 * size, y);
       pen.lineTo(x, y + 1.4 * size);
       pen.lineTo(x - 1.4 * size, y);
+      break;
+    default:
+      pen.moveTo(x, y + 1.3 * size);
+      pen.lineTo(x + 1.2 * size, y - size);
+      pen.lineTo(x - 1.2 * size, y - size);
   }
   pen.fill();
 };

@@ -305,7 +305,7 @@ PW.Scatter = class {
       this.legend.append(
           PW.element('b', {}, `${this.data.series.title ?? 'Series'}: `));
       names.slice(0, 32).forEach((name, series) => {
-        const sign = PW.element('span', {class: 'sign'}, '●■▲◆'[series % 4]);
+        const sign = PW.element('span', {class: 'sign'}, '●■▲◆▼'[series % 5]);
         sign.style.color = PW.SERIES[series % PW.SERIES.length];
         this.legend.append(
             PW.element('span', {class: 'switch'}, sign, name), ' ');

@@ -11,16 +11,13 @@ option(PIPEWRIGHT_UNITY "Compile the files of a folder together" OFF)
 # needs more than a GiB.
 set(PIPEWRIGHT_UNITY_BYTES 150000)
 
-# What reads, prepares, words, draws or compares, builds the order of one schedule,
-# or waits for kernels: it takes 20 to 40 % less to compile at -O1, and simulations,
-# plans and sweeps run as many instructions as at -O3, to 1 %.
-set(PIPEWRIGHT_LIGHT "(calibrate|schedules|topologies|execute/(run|train|report)\
-|sim/(report|profile|foreign|config|memory|model|topology|run)\
-|sim/analysis/(reproduce|plot|explain|diagnose|compare))/\
-|sim/analysis/search/memory_advice\\.cc$")
-
-# Searches run 3 to 6 % more instructions at -O2 than at -O3, all else as many.
-set(PIPEWRIGHT_HOT "sim/(analysis/search|schedule)/")
+# What words, draws or compares a result, reads a file that somebody brought, or
+# waits for kernels that it times. It runs once a command, and takes 20 to 40 %
+# less to compile at -O1.
+set(PIPEWRIGHT_LIGHT "(calibrate|sim/(report|profile|foreign)|\
+sim/analysis/(reproduce|plot|explain|diagnose|compare))/\
+|execute/report/|sim/analysis/search/memory_advice\\.cc$\
+|sim/config/(.*_(text|texts|reference)|unused_fields|flags|check_texts)\\.cc$")
 
 # What can corrupt memory: readers of files from outside, and what works on arrays
 # by index. The sanitized tests of `ci` compile these files with sanitizers.
@@ -51,17 +48,10 @@ function(part_of path result)
   set(${result} ${part} PARENT_SCOPE)
 endfunction()
 
-# optimize(FILE PATH PART): as the file PATH of PART needs it in a build for use.
-function(optimize file path part)
-  if(part MATCHES LIGHT)
-    set(level -O1)
-  elseif(path MATCHES "^(${PIPEWRIGHT_HOT})")
-    set(level -O3)
-  else()
-    return()
-  endif()
-  set_source_files_properties(${file} PROPERTIES
-    COMPILE_OPTIONS $<$<CONFIG:Release>:${level}>)
+# set_light(FILE...): FILE is optimized less in a build for use.
+function(set_light)
+  set_source_files_properties(${ARGN} PROPERTIES
+    COMPILE_OPTIONS $<$<CONFIG:Release>:-O1>)
 endfunction()
 
 # compile_folders_together(TARGET): groups are the same for each target of this
@@ -78,7 +68,9 @@ function(compile_folders_together target)
     endif()
     part_of(${path} part)
     if(NOT PIPEWRIGHT_UNITY)
-      optimize(${source} ${path} ${part})
+      if(part MATCHES LIGHT)
+        set_light(${source})
+      endif()
       continue()
     endif()
     cmake_path(GET path PARENT_PATH folder)
@@ -92,7 +84,6 @@ function(compile_folders_together target)
     endif()
     file(SIZE ${source} bytes)
     set(part_${group} ${part})
-    set(path_${group} ${path})
     if(NOT group IN_LIST groups)
       list(APPEND groups ${group})
       set(bytes_${group} 0)
@@ -118,13 +109,9 @@ function(compile_folders_together target)
       math(EXPR before "${before} + ${bytes_of_${source}}")
       set_source_files_properties(${source} PROPERTIES
         UNITY_GROUP ${group}_${unit})
-      # Sanitizers at -O3 break GCC 12, and need no more than their target says.
-      if(target STREQUAL pipewright_sanitized)
-        continue()
+      if(part_${group} MATCHES LIGHT)
+        set_light(${binary}/CMakeFiles/${target}.dir/Unity/unity_${group}_${unit}_cxx.cxx)
       endif()
-      optimize(
-        ${binary}/CMakeFiles/${target}.dir/Unity/unity_${group}_${unit}_cxx.cxx
-        ${path_${group}} ${part_${group}})
     endforeach()
   endforeach()
   set_target_properties(${target} PROPERTIES

@@ -31,7 +31,7 @@ constexpr char kAuto[] = "auto";
 // Passes that are timed unless somebody says how many steps there are.
 constexpr int64_t kUsualVisits = 40'000'000;
 constexpr int kLeastSteps = 100;
-constexpr int kUsualSteps = 20'000;
+constexpr int kUsualSteps = 2'000;
 constexpr int kMostSteps = 1'000'000'000;
 constexpr double kLongestBudget = 86'400;  // s
 // Patterns and warm-ups that the search may start from.

@@ -11,6 +11,8 @@
 namespace pipewright {
 namespace {
 
+// More passes mostly have more ways than that.
+constexpr int kMostPasses = 72;
 constexpr size_t kMostWays = 60'000;
 constexpr int kKeyBits = 64;
 
@@ -42,7 +44,8 @@ class ShortestOrder {
     for (int stage = 0; stage < task_.pp(); ++stage) {
       ranks.insert(task_.placement.RankOf(stage));
     }
-    return bits_ * task_.kinds() * task_.num_stages() <= kKeyBits &&
+    return task_.num_passes() <= kMostPasses &&
+           bits_ * task_.kinds() * task_.num_stages() <= kKeyBits &&
            std::ssize(ranks) == task_.pp();
   }
 

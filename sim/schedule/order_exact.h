@@ -16,8 +16,8 @@ struct ExactOrder {
 // The shortest order that takes less than `below` ticks by OrderTimes::Run and
 // fits `room`. Passes are added one at a time; of two ways to the same passes
 // the one that is later everywhere is left out, and so is what cannot end below
-// `below`. Nothing if there are too many ways, or if the first stages share a
-// rank.
+// `below`. Nothing if there are too many passes or ways, or if the first stages
+// share a rank.
 std::optional<ExactOrder> FindShortestOrder(const OrderTask& task,
                                             int64_t below);
 

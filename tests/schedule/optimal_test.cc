@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "sim/memory/activations.h"
 #include "sim/schedule/order_exact.h"
+#include "sim/schedule/order_search.h"
 #include "sim/schedule/order_task.h"
 #include "sim/schedule/registry.h"
 #include "sim/schedule/replay.h"
@@ -412,6 +413,29 @@ TEST_CASE("optimal: all ways lead to the shortest order", "[schedule]") {
     CHECK(again->ticks == ticks);
     CHECK(FindShortestOrder(task, ticks)->orders.empty());
   }
+}
+
+TEST_CASE("optimal: a search keeps the best of its moves", "[schedule]") {
+  Random random(48);
+  int improved = 0;
+  for (int draw = 0; draw < 5; ++draw) {
+    ScheduleParams params = AnyParams(random, 5, 12);
+    params.max_activations = 6;
+    const OrderTask task = TaskOf(params, Placement::Plain(5));
+    OrderSearch search(task, 0, /*seed=*/1);
+    REQUIRE(search.Offer(task.OrdersOf(*BuildSchedule("1f1b", params))));
+    const int64_t start = search.best_ticks();
+    int64_t last = start;
+    search.Improve([&](int64_t moves) {
+      CHECK(search.best_ticks() <= last);
+      last = search.best_ticks();
+      return static_cast<double>(moves) / 1500;
+    });
+    CHECK(task.Fits(search.best()));
+    CHECK(OrderTimes(task).Run(search.best()) == search.best_ticks());
+    improved += search.best_ticks() < start;
+  }
+  CHECK(improved > 0);
 }
 
 TEST_CASE("optimal: within its limit, and as fast as any schedule that is",

@@ -13,7 +13,7 @@ namespace {
 
 // More passes mostly have more ways than that.
 constexpr int kMostPasses = 72;
-constexpr size_t kMostWays = 60'000;
+constexpr size_t kMostWays = 15'000;
 constexpr int kKeyBits = 64;
 
 // Passes that have run, and when each rank and result is there.

@@ -43,9 +43,9 @@ bool MaySayTimes(absl::string_view field) {
 
 absl::Status SweepVerb::CheckOptions() {
   if (files.wanted("--figure")) {
-    PW_ASSIGN_OR_RETURN(const FileFormat format,
-                        FigureFormat("--figure", files.path("--figure")));
-    files.SetFormat("--figure", format);
+    // CheckFiles refuses other endings: that a file would be lost is worse.
+    const auto format = FigureFormat("--figure", files.path("--figure"));
+    if (format.ok()) files.SetFormat("--figure", *format);
   }
   if (!csv.empty() || !jsonl.empty()) return absl::OkStatus();
   if (!columns.empty()) return NeedsExport("--columns");
@@ -83,6 +83,10 @@ absl::Status SweepVerb::CheckFiles(const RunConfig& base,
     files.AlsoWrites("--jsonl", jsonl, FileFormat::kJsonLines);
   }
   PW_RETURN_IF_ERROR(files.Check());
+  if (files.wanted("--figure")) {
+    PW_RETURN_IF_ERROR(
+        FigureFormat("--figure", files.path("--figure")).status());
+  }
   if (!grid.axes.empty() || exports_only()) return absl::OkStatus();
   return MissingValue("--sweep",
                       "an axis, FIELD=VALUES, here or in a file "

@@ -146,7 +146,7 @@ TEST_CASE("units: sweeps and figures say so", "[cli]") {
   CHECK(absl::StrContains(text, "iteration in units of a pass"));
   const std::string svg = folder.Path("f.svg");
   Out({"plot", rows, "--x", "pp", "--y", "iteration_s", "-o", svg});
-  CHECK(absl::StrContains(ReadFile(svg).value(), "(units)"));
+  CHECK(absl::StrContains(ReadFile(svg).value(), ", units<"));
   const std::string units = folder.Path("units.json");
   const std::string seconds = folder.Path("seconds.json");
   Out(Plus(kUnits, {"--json", "-o", units}));

@@ -45,30 +45,6 @@ std::optional<double> ModelError(const PlanOutcome& outcome) {
   return (outcome.interval->high_s - outcome.interval->low_s) / sum;
 }
 
-std::string ErrorText(const PlanOutcome& outcome) {
-  const std::optional<Margin> margin = MarginOf(outcome);
-  if (!margin) {
-    return outcome.ranked.size() > 1
-               ? "all points that were simulated are as fast, so there is no "
-                 "margin"
-               : "no second point was simulated, so there is no margin";
-  }
-  const std::optional<double> error = ModelError(outcome);
-  if (!error) {
-    return "the error of these times is not known (no interval: given times, "
-           "or no published steps of this device), so nobody can say whether "
-           "the margin means anything";
-  }
-  return absl::StrFormat(
-      "the 90 %% interval of a step is +-%.1f %% of its middle: the margin is "
-      "%s than the model's own error%s",
-      100 * *error, margin->share > *error ? "larger" : "smaller",
-      margin->share > *error
-          ? ""
-          : "; errors that both share cancel, but measure both before you "
-            "decide");
-}
-
 // Rows of the list: those behind it need not be the next of the whole space.
 size_t RowsOf(const PlanOutcome& outcome) {
   return std::min<size_t>(outcome.top, outcome.ranked.size());
@@ -269,7 +245,27 @@ Json CountsToJson(const PlanCounts& counts) {
 }  // namespace
 
 std::string PlanConfidence(const PlanOutcome& outcome) {
-  return ErrorText(outcome);
+  const std::optional<Margin> margin = MarginOf(outcome);
+  if (!margin) {
+    return outcome.ranked.size() > 1
+               ? "all points that were simulated are as fast, so there is no "
+                 "margin"
+               : "no second point was simulated, so there is no margin";
+  }
+  const std::optional<double> error = ModelError(outcome);
+  if (!error) {
+    return "the error of these times is not known (no interval: given times, "
+           "or no published steps of this device), so nobody can say whether "
+           "the margin means anything";
+  }
+  return absl::StrFormat(
+      "the 90 %% interval of a step is +-%.1f %% of its middle: the margin is "
+      "%s than the model's own error%s",
+      100 * *error, margin->share > *error ? "larger" : "smaller",
+      margin->share > *error
+          ? ""
+          : "; errors that both share cancel, but measure both before you "
+            "decide");
 }
 
 std::string PlanToText(const PlanOutcome& outcome) {
@@ -301,7 +297,7 @@ std::string PlanToText(const PlanOutcome& outcome) {
         outcome.ranked[margin->row].confirmed_s ? " (fluid with jitter)"
                                                 : " (engine fast)");
   }
-  absl::StrAppend(&out, ErrorText(outcome), "\n");
+  absl::StrAppend(&out, PlanConfidence(outcome), "\n");
   if (const auto even = AgainstEven(outcome)) {
     absl::StrAppendFormat(
         &out,

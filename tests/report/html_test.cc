@@ -151,6 +151,19 @@ TEST_CASE("html: pages for the browser test", "[.browser-pages]") {
               .ok());
 }
 
+TEST_CASE("html: model FLOPs are explained once", "[html]") {
+  const ToyRun toy = ZbRun(2, 4);
+  Report report;
+  Html(toy, &report);
+  report.throughput = Throughput{.tokens_per_s = 2000,
+                                 .devices = 4,
+                                 .flops = TokenFlops{.model = 6e11},
+                                 .peak = {},
+                                 .price_per_device_hour = {}};
+  const std::string html = ReportHtml(report, toy.program, toy.ops);
+  CHECK(Count(html, report.throughput->FlopsFormula()) == 1);
+}
+
 TEST_CASE("html: memory has its picture, table and verdict", "[html]") {
   testing::MemoryRun run = testing::MemoryExample();
   Report report = Summarize(run.toy.program, run.toy.run, {2, 1});

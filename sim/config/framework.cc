@@ -74,7 +74,12 @@ class Defaults {
   // set_requires_gradient_sync) and until then kept whole in the type of the
   // reduction (torch/distributed/fsdp,
   // FSDPParam.to_accumulated_grad_if_needed). torch.utils.checkpoint stops
-  // early unless told otherwise.
+  // early unless told otherwise. torchtitan/models/llama/model.py copies keys
+  // and values for each query head (repeat_kv). In a context of several devices
+  // PyTorch gathers them and balances the load
+  // (torch/distributed/tensor/experimental/_attention.py,
+  // _ContextParallelOptions). What is gathered for a product is kept for its
+  // gradient (torch/distributed/tensor/parallel/style.py, ColwiseParallel).
   void Torchtitan() {
     StrategyChoice& strategy = config_.strategy;
     const bool pipeline = sizes_.pp > 1;
@@ -104,6 +109,16 @@ class Defaults {
       }
     }
     Types(4, 4, 0, 8);
+    const bool sequence_parallel =
+        SequenceParallelOf(strategy, sizes_.tp, facts_.has_experts);
+    if (sequence_parallel) {
+      Switch("strategy.keep_gathered", strategy.keep_gathered, true);
+    }
+    if (pipeline) {
+      // torchtitan/trainer.py: step(return_outputs=False).
+      Set("strategy.stage_buffers", strategy.stage_buffers,
+          StageBuffers::kReceived, "received");
+    }
     Switch("strategy.fused_cross_entropy", strategy.fused_cross_entropy, false);
     Switch("strategy.plain_cross_entropy", strategy.plain_cross_entropy, true);
     Switch("strategy.recompute_stops_early", strategy.recompute_stops_early,
@@ -111,6 +126,13 @@ class Defaults {
     if (config_.costs.analytic) {
       Set("costs.analytic.kernels", config_.costs.analytic_kernels,
           FrameworkKernels::kEager, "eager");
+      if (sizes_.cp > 1) {
+        Set("strategy.context", strategy.context, ContextExchange::kTorchGather,
+            "torch-gather");
+      }
+    }
+    if (facts_.has_key_groups) {
+      Switch("strategy.repeat_keys", strategy.repeat_keys, true);
     }
     Batched();
     Stepped();

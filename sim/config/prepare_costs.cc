@@ -236,11 +236,13 @@ bool AddsRecompute(const RunConfig& config,
 // otherwise run the forward again.
 void TakeRecomputePasses(const Schedule& schedule, PassCosts* costs) {
   if (!schedule.Has(PassKind::kRecompute)) return;
-  for (StageCosts& stage : costs->stages) {
-    stage.backward_input_s -= stage.recompute_s;
-    if (stage.backward_full_s > 0) stage.backward_full_s -= stage.recompute_s;
-    // A schedule that runs the forward again says so itself.
-    if (stage.recompute_s == 0) stage.recompute_s = stage.forward_s;
+  for (std::vector<StageCosts>* of : {&costs->stages, &costs->joules}) {
+    for (StageCosts& stage : *of) {
+      stage.backward_input_s -= stage.recompute_s;
+      if (stage.backward_full_s > 0) stage.backward_full_s -= stage.recompute_s;
+      // A schedule that runs the forward again says so itself.
+      if (stage.recompute_s == 0) stage.recompute_s = stage.forward_s;
+    }
   }
   for (StageExchanges& stage : costs->exchanges) {
     AddExchanges(stage.recompute, -1, &stage.backward_input);

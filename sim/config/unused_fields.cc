@@ -222,6 +222,12 @@ constexpr Condition kConditions[] = {
        return model && model->training.sequence_parallel;
      },
      "without strategy.sequence_parallel"},
+    {"groups of heads",
+     [](const Facts& facts) {
+       const auto& model = facts.run.prepared_model;
+       return model && model->spec.HasKeyGroups(facts.sizes.tp);
+     },
+     "where each query head of a device has keys of its own"},
     {"copies", [](const Facts& facts) { return facts.has_copies(); },
      "with dp * cp = 1"},
     {"reduction", [](const Facts& facts) { return facts.reduces(); },

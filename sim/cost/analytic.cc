@@ -190,6 +190,12 @@ double CommSeconds(const AnalyticOptions& options, const TrainingSpec& training,
 Overlap OverlapOf(const AnalyticOptions& options, const ModelOp& op,
                   const OpComm& comm) {
   if (!comm.overlaps) return {};
+  // Compiled code waits where the exchange begins, as inductor reorders nothing
+  // by default (torch/distributed/_functional_collectives.py,
+  // _maybe_wrap_tensor).
+  if (comm.is_functional && options.kernels == FrameworkKernels::kCompiled) {
+    return {};
+  }
   // Rings of context parallelism, and what W gathers again.
   if (comm.group != CommGroup::kTensor || comm.pieces == 0) return {true, 0};
   const bool is_gradient = comm.pass == OpPass::kBackwardInput &&
@@ -313,6 +319,10 @@ LoadedKernel ExchangeLoad(const AnalyticOptions& options, double alone_s,
 
 }  // namespace
 
+double AloneSeconds(const OpComm& comm, double comm_s, double kernel_s) {
+  return std::max(0.0, comm_s - comm.beside_part * kernel_s);
+}
+
 std::vector<OpTime> BlockTimes(const ModelSpec& model,
                                const TrainingSpec& training,
                                const AnalyticOptions& options, BlockKind kind,
@@ -328,6 +338,7 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
   std::vector<double> cut_parts;
   std::vector<double> layouts;
   std::vector<LoadedKernel> loads;
+  std::vector<size_t> load_at;  // [load] op * kNumOpPasses + pass
   const double streamed =
       options.device.hbm_bytes_per_s * options.device.hbm_sustained;
   double exchanged_s = 0;
@@ -339,6 +350,7 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
                                          static_cast<OpPass>(pass),
                                          !model.layer_norm, &cut_parts.back()));
       loads.push_back(kernels.back().load);
+      load_at.resize(loads.size(), kernels.size() - 1);
       casts.push_back(
           IsInFusedExperts(options, own, op, static_cast<OpPass>(pass))
               ? 0
@@ -350,6 +362,7 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
       const double copied = LayoutBytes(options, own, op, pass);
       layouts.push_back(StreamSeconds(options.device, copied));
       if (copied > 0) loads.push_back(Streaming(layouts.back(), copied));
+      load_at.resize(loads.size(), kernels.size() - 1);
     }
     for (const OpComm& comm : op.comms) {
       const double seconds = CommSeconds(options, training, comm);
@@ -363,11 +376,12 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
       } else if (overlap.beside && seconds > 0) {
         // Beside the kernel contention has its power inside, as measured.
         const size_t kernel = kernels.size() - kNumOpPasses + pass;
-        alone_s = std::max(0.0, seconds - kernels[kernel].seconds);
+        alone_s = AloneSeconds(comm, seconds, kernels[kernel].seconds);
         bytes *= alone_s / seconds;
       }
       exchanged_s += alone_s;
       loads.push_back(ExchangeLoad(options, alone_s, bytes));
+      load_at.push_back(kernels.size() - kNumOpPasses + pass);
     }
     after_norm = op.kind == OpClass::kNorm;
   }
@@ -380,12 +394,19 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
   const double clock = options.silicon != nullptr && options.sustained
                            ? ClockUnder(options.device, loads, idle_s)
                            : 1;
+  std::vector<double> joules(kernels.size());
+  for (size_t index = 0; index < loads.size(); ++index) {
+    joules[load_at[index]] += loads[index].Joules(clock);
+  }
   for (size_t index = 0; index < ops.size(); ++index) {
     OpTime time;
     time.name = ops[index].name;
     double beside[kNumOpPasses] = {0, 0, 0};
     // Part of these that kernels move, not copy engines.
     double by_kernels[kNumOpPasses] = {0, 0, 0};
+    for (int pass = 0; pass < kNumOpPasses; ++pass) {
+      LowerClock(options.device, clock, &kernels[index * kNumOpPasses + pass]);
+    }
     for (const OpComm& comm : ops[index].comms) {
       const int pass = static_cast<int>(comm.pass);
       const double seconds = CommSeconds(options, training, comm);
@@ -399,8 +420,14 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
         time.comm_seconds[pass] += seconds / overlap.pieces;
         beside[pass] += seconds - seconds / overlap.pieces;
       } else if (overlap.beside) {
-        beside[pass] += seconds;
-        by_kernels[pass] += seconds;
+        const double kernel_s = kernels[index * kNumOpPasses + pass].seconds;
+        // What its part of the computation does not hide is alone; several
+        // exchanges may share all of it.
+        const double alone_s =
+            comm.beside_part < 1 ? AloneSeconds(comm, seconds, kernel_s) : 0;
+        time.comm_seconds[pass] += alone_s;
+        beside[pass] += seconds - alone_s;
+        by_kernels[pass] += seconds - alone_s;
       } else {
         time.comm_seconds[pass] += seconds;
       }
@@ -408,7 +435,7 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
     for (int pass = 0; pass < kNumOpPasses; ++pass) {
       const size_t at = index * kNumOpPasses + pass;
       KernelEstimate& kernel = kernels[at];
-      LowerClock(options.device, clock, &kernel);
+      time.joules[pass] = joules[at];
       time.kernel_seconds[pass] = kernel.seconds;
       time.seconds[pass] = kernel.seconds + casts[at] + layouts[at];
       time.cast_seconds[pass] = casts[at];
@@ -566,6 +593,7 @@ PassCosts AnalyticCosts(const BlockPrices& prices, const StageLayout& layout,
   }
   for (size_t stage = 0; stage < layout.stages.size(); ++stage) {
     StageCosts seconds;
+    StageCosts joules;
     StageExchanges exchanges;
     int64_t layers = 0;
     double layers_before = 0;
@@ -585,6 +613,9 @@ PassCosts AnalyticCosts(const BlockPrices& prices, const StageLayout& layout,
       seconds.backward_input_s += count * sum.passes[1];
       seconds.backward_weight_s += count * sum.passes[2];
       seconds.backward_full_s += count * sum.full;
+      joules.forward_s += count * sum.joules[0];
+      joules.backward_input_s += count * sum.joules[1];
+      joules.backward_weight_s += count * sum.joules[2];
       AddExchanges(sum.exchanges[0], count, &exchanges.forward);
       AddExchanges(sum.exchanges[1], count, &exchanges.backward_input);
       AddExchanges(sum.exchanges[2], count, &exchanges.backward_weight);
@@ -596,6 +627,7 @@ PassCosts AnalyticCosts(const BlockPrices& prices, const StageLayout& layout,
       if (sum.recompute > 0) {
         const double again = recomputed * training.slices;
         seconds.recompute_s += again * sum.recompute;
+        joules.recompute_s += again * sum.recompute_joules;
         AddExchanges(sum.recomputed, again, &exchanges.recompute);
       }
       until_weight += count * sum.saved_until_weight;
@@ -616,7 +648,11 @@ PassCosts AnalyticCosts(const BlockPrices& prices, const StageLayout& layout,
     if (prices.options().launch_s == 0) seconds.backward_full_s = 0;
     AddExchanges(exchanges.recompute, 1, &exchanges.backward_input);
     exchanges.layers = static_cast<int>(std::max<int64_t>(1, layers));
+    joules.backward_input_s += joules.recompute_s;
     costs.stages.push_back(seconds);
+    if (prices.options().device.board_watts > 0) {
+      costs.joules.push_back(joules);
+    }
     costs.exchanges.push_back(std::move(exchanges));
   }
   costs.optimizer_s =

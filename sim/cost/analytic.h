@@ -90,6 +90,9 @@ struct OpTime {
   double slower_seconds[kNumOpPasses] = {0, 0, 0};
   // Exchanging beside the passes of another microbatch.
   double beside_seconds[kNumOpPasses] = {0, 0, 0};
+  // Energy above the idle power's, exchanges included; 0 where the device's
+  // power is not known.
+  double joules[kNumOpPasses] = {0, 0, 0};
   // The host's: launches (host_time.h), and what they take.
   double launches[kNumOpPasses] = {0, 0, 0};
   double host_seconds[kNumOpPasses] = {0, 0, 0};
@@ -104,7 +107,8 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
                                int64_t layer);
 
 // Pass times of one microbatch (all its slices) through each stage. Times of
-// recomputed ops stand in recompute_s and are part of backward_input_s.
+// recomputed ops stand in recompute_s and are part of backward_input_s; so does
+// their energy.
 // optimizer_s is that of the slowest rank.
 PassCosts AnalyticCosts(const ModelSpec& model, const TrainingSpec& training,
                         const AnalyticOptions& options,
@@ -119,6 +123,9 @@ struct Overlap {
 };
 Overlap OverlapOf(const AnalyticOptions& options, const ModelOp& op,
                   const OpComm& comm);
+// What of an exchange of `comm_s` that runs beside a kernel of `kernel_s` the
+// kernel does not hide.
+double AloneSeconds(const OpComm& comm, double comm_s, double kernel_s);
 // Into how many pieces exchanges cut the product of a pass; 1: not at all.
 int PiecesOf(const AnalyticOptions& options, const ModelOp& op, OpPass pass);
 

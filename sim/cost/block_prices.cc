@@ -121,6 +121,7 @@ BlockSeconds SumBlock(const TrainingSpec& training,
                       Recompute recompute) {
   BlockSeconds sum;
   Sums sums;
+  double recomputed_joules = 0;
   const bool is_layer =
       kind != BlockKind::kEmbedding && kind != BlockKind::kHead;
   bool runs_backward = false;
@@ -130,6 +131,7 @@ BlockSeconds SumBlock(const TrainingSpec& training,
       const double seconds = time.seconds[pass] + time.comm_seconds[pass];
       sums.device[pass] += seconds;
       sums.beside[pass] += time.beside_seconds[pass];
+      sum.joules[pass] += time.joules[pass];
       runs_backward |= pass > 0 && seconds > 0;
     }
     if (is_layer) {
@@ -148,6 +150,7 @@ BlockSeconds SumBlock(const TrainingSpec& training,
           exchanged * (copied_s + time.comm_seconds[kForward] +
                        time.beside_seconds[kForward]);
       sums.recomputed_host += again * time.host_seconds[kForward];
+      recomputed_joules += again * time.joules[kForward];
     }
     sum.saved_until_backward += ops[index].saved_until_backward;
     sum.saved_until_weight +=
@@ -165,6 +168,7 @@ BlockSeconds SumBlock(const TrainingSpec& training,
                       sums.host[kInput] + sums.host[kWeight]);
   if (runs_backward) {
     sum.recompute = std::max(sums.recomputed_device, sums.recomputed_host);
+    sum.recompute_joules = recomputed_joules;
   }
   const int first = FirstAfterWait(training, ops);
   if (first >= 0 && options.launch_s > 0) {

@@ -22,6 +22,8 @@ struct BlockSeconds {
   double passes[kNumOpPasses] = {0, 0, 0};
   double full = 0;  // B and W as one pass
   double recompute = 0;
+  double joules[kNumOpPasses] = {0, 0, 0};  // above the idle power's
+  double recompute_joules = 0;
   double saved_until_backward = 0;
   double saved_until_weight = 0;  // held gradients included
   // What of the passes, and of the forward again, is exchange.

@@ -52,12 +52,11 @@ double LoadedKernel::Seconds(double clock) const {
 double ClockUnder(const DeviceSpec& device,
                   absl::Span<const LoadedKernel> kernels, double idle_s) {
   double clocked_s = 0;
-  double clocked_joules = 0;
-  double steady_joules = 0;
+  LoadedKernel all;
   for (const LoadedKernel& kernel : kernels) {
     clocked_s += kernel.clocked_s;
-    clocked_joules += kernel.clocked_joules;
-    steady_joules += kernel.steady_joules;
+    all.clocked_joules += kernel.clocked_joules;
+    all.steady_joules += kernel.steady_joules;
   }
   const double limit = device.board_watts - device.idle_watts;
   if (device.board_watts <= 0 || clocked_s <= 0) return 1;
@@ -66,7 +65,7 @@ double ClockUnder(const DeviceSpec& device,
     for (const LoadedKernel& kernel : kernels) {
       seconds += kernel.Seconds(clock);
     }
-    return clocked_joules * clock * clock + steady_joules <= limit * seconds;
+    return all.Joules(clock) <= limit * seconds;
   };
   if (holds(1)) return 1;
   double low = kLeastClock;

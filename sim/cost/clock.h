@@ -33,6 +33,9 @@ struct LoadedKernel {
   double steady_joules = 0;
 
   double Seconds(double clock) const;
+  double Joules(double clock) const {
+    return clocked_joules * clock * clock + steady_joules;
+  }
 };
 
 // Half of the 90 % interval of the law, as a part of the time: on the pairs of

@@ -97,6 +97,11 @@ constexpr double kFittedClock = 0.028;
 // GB200 and 59.19 us a year later on another (host_time.cc), so either is 30 %
 // from the mean of both. [kernel file]
 constexpr double kHostError = 0.30;
+// What FlashAttention-2 draws was measured nowhere. It is taken to need the
+// energy of cuDNN's kernels, which take 1 / 1.87 of its time
+// (framework_kernels.cc); at most it draws their power, and the limit of power
+// then makes it longer by the cube root of that (clock.h). [assumption]
+constexpr double kFlashPower = 0.232;
 // Share of a step from where on the host is said to be in the interval.
 // [numerics]
 constexpr double kNamedHost = 0.1;
@@ -177,8 +182,10 @@ struct Parts {
   double cut_s = 0;
   double collectives_s = 0;
   double curves_s = 0;
-  double sums_s = 0;  // what W's sums of gradients move, hidden or not
-  double host_s = 0;  // in passes that the host makes longer than the device
+  double attention_s = 0;
+  double flash_s = 0;  // attention of PyTorch, other than the tables'
+  double sums_s = 0;   // what W's sums of gradients move, hidden or not
+  double host_s = 0;   // in passes that the host makes longer than the device
   // (seconds, error) of one pass of one op.
   std::map<std::pair<std::string, int>, std::pair<double, double>> kernels;
 };
@@ -197,6 +204,12 @@ void AddPass(const ModelOp& op, const OpTime& time, int pass, bool is_narrow,
   parts->casts_s += cast_s;
   parts->held_s += times * time.held_seconds[pass];
   parts->cut_s += times * time.cut_seconds[pass];
+  if (op.kind == OpClass::kAttention) {
+    parts->attention_s += seconds;
+    if (absl::StrContains(time.how[pass], ", framework")) {
+      parts->flash_s += seconds;
+    }
+  }
   if (!absl::StartsWith(time.how[pass], "silicon")) {
     parts->curves_s += seconds - cast_s;
     return;
@@ -375,6 +388,14 @@ RatioInterval EstimateError(const ModelSpec& model,
       layout);
 }
 
+RatioInterval EnergyError(const DeviceSpec& device, Precision precision) {
+  const Sides sides = EnergyOf(device, precision);
+  // The law was fitted to times, which go by the cube root of energies.
+  constexpr double kFitted = 3 * kFittedClock;
+  return {std::exp(-std::hypot(sides.less, kFitted)),
+          std::exp(std::hypot(sides.more, kFitted))};
+}
+
 RatioInterval EstimateError(const BlockPrices& prices,
                             const StageLayout& layout) {
   const TrainingSpec& training = prices.inventory().training();
@@ -426,6 +447,18 @@ RatioInterval EstimateError(const BlockPrices& prices,
   } else {
     squares.Add(kGroupedLess * grouped, kGroupedMore * grouped);
   }
+  squares.Add(0, std::log1p(kFlashPower * parts.flash_s / all_s));
+  // Balance is PyTorch's default and not in the files of its users. Without it
+  // attention takes up to (2 cp - 1) / cp times as long.
+  if (training.cp > 1 && IsTorchRing(training.execution.context) &&
+      model.causal) {
+    if (!training.execution.context_balance_given) {
+      const double more = 1 - 1.0 / training.cp;
+      squares.Add(0, std::log1p(more * parts.attention_s / all_s));
+      unknown.push_back("whether the context is balanced");
+    }
+    unknown.push_back("what PyTorch's ring takes besides its kernels");
+  }
   squares.Add(kCasts * parts.casts_s / all_s);
   squares.Add(kGradientSumError * parts.sums_s / all_s);
   squares.Add(0, std::log1p(kUnfused * parts.small_s / all_s));
@@ -436,16 +469,15 @@ RatioInterval EstimateError(const BlockPrices& prices,
   const Sides clock = ClockSides(prices, layout, parts);
   squares.Add(clock.less, clock.more);
   const Sides half = squares.Roots();
-  std::string note;
+  RatioInterval out = {std::exp(-half.less), std::exp(half.more)};
+  if (!unknown.empty()) {
+    out.note = absl::StrCat("not known: ", absl::StrJoin(unknown, ", "));
+  }
   if (const std::string kind = UnmeasuredKind(model, training, options);
       !kind.empty()) {
-    note = absl::StrCat("no step was measured of ", kind);
+    out.unmeasured = absl::StrCat("no step was measured of ", kind);
   }
-  if (!unknown.empty()) {
-    absl::StrAppend(&note, note.empty() ? "" : "; ",
-                    "not known: ", absl::StrJoin(unknown, ", "));
-  }
-  return {std::exp(-half.less), std::exp(half.more), std::move(note)};
+  return out;
 }
 
 }  // namespace pipewright

@@ -14,10 +14,15 @@ namespace pipewright {
 struct RatioInterval {
   double low = 1;
   double high = 1;
-  // What nobody knows and is therefore in it, and whether no step of such a
-  // kind was measured; empty: nothing of both.
+  // What nobody knows and is therefore in it: "not known: how fast the host
+  // launches"; empty: nothing.
   std::string note;
+  // "no step was measured of experts in nvfp4"; empty: some were.
+  std::string unmeasured;
 };
+
+// The same of the energy of a FLOP.
+RatioInterval EnergyError(const DeviceSpec& device, Precision precision);
 
 // The 90 % interval of a step over its estimate. Errors of one kernel are the
 // same in all layers; those of different kernels are independent. Common to all

@@ -257,9 +257,15 @@ std::vector<PassExchange> ExchangesOf(const AnalyticOptions& options,
     PassExchange one = ExchangeOf(options, training, comm);
     const Overlap overlap = OverlapOf(options, op, comm);
     one.is_beside = overlap.beside;
-    const double first = overlap.pieces > 0 ? 1.0 / overlap.pieces : 0;
+    double first = overlap.pieces > 0 ? 1.0 / overlap.pieces : 0;
+    if (overlap.beside && comm.beside_part < 1 && one.seconds > 0) {
+      first = AloneSeconds(comm, one.seconds,
+                           time.kernel_seconds[static_cast<int>(pass)]) /
+              one.seconds;
+    }
     if (first > 0) {
-      // Nothing hides the first piece.
+      // Nothing hides the first piece, or what is behind its part of the
+      // computation.
       PassExchange alone = one;
       alone.is_beside = false;
       AddExchanges({alone}, first, &exchanges);
@@ -273,6 +279,7 @@ std::vector<PassExchange> ExchangesOf(const AnalyticOptions& options,
         std::any_of(exchanges.begin(), exchanges.end(),
                     [](const PassExchange& other) { return other.is_beside; });
     if (shares) one.compute_s = 0;
+    if (first >= 1) continue;
     // The rest of them is beside the whole computation.
     one.compute_s /= 1 - first;
     AddExchanges({one}, 1 - first, &exchanges);

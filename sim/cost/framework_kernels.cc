@@ -24,6 +24,11 @@ constexpr Factor kWideLogit = {18, 10};
 constexpr Factor kPlainLogit = {22, 26};
 // 1025 and 2376 us against 132 and 315 us (experiments/h100_load). [measured]
 constexpr Factor kEagerNorm = {7.8, 7.5};
+// Merges of PyTorch's ring kernel by kernel, over those of compiled code
+// (sim/model/ops_attention.cc): a cast, two differences, a product and the
+// sigmoid's copy are 38 bytes a value where 10 are needed; in B sums are copied
+// into others and then joined, 50 bytes for 30. Counted. [framework source]
+constexpr Factor kEagerMerges = {38.0 / 10, 50.0 / 30};
 
 }  // namespace
 
@@ -45,6 +50,9 @@ double FrameworkFactor(FrameworkKernels kernels, const DeviceSpec& device,
     case OpClass::kNorm:
       return kernels == FrameworkKernels::kEager && is_rms ? of(kEagerNorm) : 1;
     case OpClass::kElementwise:
+      if (op.name == kContextMerges) {
+        return kernels == FrameworkKernels::kEager ? of(kEagerMerges) : 1;
+      }
       return absl::StrContains(op.name, "rotary") ? of(kComplexRotary) : 1;
     default:
       return 1;

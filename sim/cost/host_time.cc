@@ -113,6 +113,7 @@ Count CountOf(const ModelOp& op) {
       // Gradients of the weights are summed by a second kernel.
       return {{1, 2, 0}, {0, 0, 0}};
     case OpClass::kElementwise:
+      return {{op.count, op.count, 0}, {0, 0, 0}};
     case OpClass::kLookup:
       return {{1, 1, 0}, {0, 0, 0}};
     case OpClass::kLoss:

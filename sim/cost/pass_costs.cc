@@ -19,8 +19,7 @@ PassCosts PassCosts::Uniform(int pp, int vpp, const StageCosts& per_rank) {
   return costs;
 }
 
-double PassCosts::Seconds(PassKind kind, int stage, int slices) const {
-  const StageCosts& costs = stages[stage];
+double PassCosts::OfPass(const StageCosts& costs, PassKind kind, int slices) {
   switch (kind) {
     case PassKind::kForward:
       return costs.forward_s / slices;

@@ -66,6 +66,9 @@ struct PassCosts {
   std::vector<StageCosts> stages;  // [stage], pp * vpp of them
   // [stage]; empty where nobody knows, as of times that are given.
   std::vector<StageExchanges> exchanges;
+  // Energy of each pass on one device above the idle power's, J instead of s;
+  // empty where nobody knows.
+  std::vector<StageCosts> joules;
   // Factor on F, B, W, BW, R of a microbatch; empty: 1 for all.
   std::vector<double> microbatch_factor;
   // The same for a slice; both multiply.
@@ -88,7 +91,10 @@ struct PassCosts {
 
   // One slice of `slices` of a microbatch; the factors are left to
   // MicrobatchFactor and SliceFactor. SYNC takes no time of its own.
-  double Seconds(PassKind kind, int stage, int slices) const;
+  double Seconds(PassKind kind, int stage, int slices) const {
+    return OfPass(stages[stage], kind, slices);
+  }
+  static double OfPass(const StageCosts& costs, PassKind kind, int slices);
   double MicrobatchFactor(int microbatch) const {
     return microbatch_factor.empty() ? 1.0 : microbatch_factor[microbatch];
   }

@@ -33,7 +33,9 @@ struct Program;
 struct StepInterval {
   double low_s = 0;
   double high_s = 0;
-  std::string note;  // RatioInterval's
+  // RatioInterval's.
+  std::string note;
+  std::string unmeasured;
 };
 
 struct StepErrors {

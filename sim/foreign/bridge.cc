@@ -135,14 +135,16 @@ class BridgeFile {
   // A key of Bridge itself that the core does not have.
   void TakeOther(const ForeignKey& key, const GivenKey& given) {
     const std::string value = absl::StrJoin(given.values, ",");
+    const std::string* const word =
+        key.values.empty() ? &value : key.WordOf(value);
     if (given.is_null || key.IsNeutral(value, "main")) {
       without_effect_.push_back(given.Spelled());
-    } else if (absl::StartsWith(key.field, "@")) {
+    } else if (absl::StartsWith(key.field, "@") || word == nullptr) {
       not_modelled_.push_back(
           absl::StrCat(given.Spelled(), " ", value, " (", key.note, ")"));
     } else {
       edits_.push_back(
-          {key.field, value,
+          {key.field, *word,
            FieldPlace::InFile(path_, given.line, given.Spelled())});
     }
   }

@@ -20,6 +20,9 @@ constexpr int64_t kGroupedWorkspace = 4 * 32 * kMiB;
 // Two layers are there whole under ZeRO 3: the one that runs and the one that
 // is fetched (PyTorch FSDP2, one prefetch). [framework source]
 constexpr int kGatheredLayers = 2;
+// One is there as it came, too, until it is copied out (PyTorch,
+// _fsdp_collectives.py, foreach_all_gather_copy_out). [framework source]
+constexpr int kArrivedLayers = 1;
 
 // Elements of odc's largest buffer, and what each device of a node has of the
 // kernel that reads from other nodes (sail-sg/odc: ODC_MAX_BUFFER_SIZE, chunks
@@ -27,12 +30,14 @@ constexpr int kGatheredLayers = 2;
 constexpr int64_t kBufferElements = int64_t{64} << 20;
 constexpr int64_t kChunkBytes = kMiB;
 
-// What is gathered at a time of layers that have `layer` bytes at most and
-// `all` together, and what pulls and pushes need.
-int64_t GatheredBytes(const TrainingSpec& training, int64_t layer,
+// What is gathered at a time of layers that have `layer` bytes at most, of a
+// head that stays (`head`), and `all` together; what pulls and pushes need.
+int64_t GatheredBytes(const TrainingSpec& training, int64_t layer, int64_t head,
                       int64_t all) {
   const ShardedLayers& sharded = training.sharded;
-  int64_t bytes = sharded.kept ? all : kGatheredLayers * layer;
+  const bool arrives = sharded.shard_group > 0 && !sharded.one_sided;
+  int64_t bytes = (sharded.kept ? all : kGatheredLayers * layer + head) +
+                  (arrives ? kArrivedLayers * layer : 0);
   // What is kept whole is not gathered again, be it from near by.
   const bool near =
       sharded.near_group > 0 &&
@@ -56,6 +61,38 @@ int64_t GatheredBytes(const TrainingSpec& training, int64_t layer,
   return bytes + std::llround(extra);
 }
 
+// Buffers of PyTorch's stages (torch/distributed/pipelining/stage.py): of each
+// microbatch what comes from the stage before (RecvInfo), whose first part the
+// passes count as long as it is in flight, its gradient (a.buffer.grad, cleared
+// at the next step), and what comes from the stage behind. Outputs that stay to
+// the end (output_chunks): those of all stages until pull request 153383, of
+// the last one until it could be told not to (165822).
+int64_t BuffersOf(StageBuffers kept, const Schedule& schedule, int rank,
+                  int number, int direction, const StageMemory& stage) {
+  const auto microbatches =
+      static_cast<int64_t>(schedule.microbatches / schedule.directions);
+  int64_t in_flight = 0;
+  int64_t most = 0;
+  for (const Pass pass : schedule.order(rank)) {
+    const bool is_here =
+        pass.direction() == direction &&
+        schedule.placement.StageOf(rank, pass.chunk(), direction) == number;
+    if (!is_here || pass.slice() != 0) continue;
+    if (pass.kind() == PassKind::kForward) most = std::max(most, ++in_flight);
+    if (IsBackward(pass.kind())) --in_flight;
+  }
+  const bool is_last = number + 1 == schedule.stages();
+  int64_t bytes = 0;
+  if (number > 0) bytes += (2 * microbatches - most) * stage.boundary;
+  if (!is_last) bytes += microbatches * stage.boundary;
+  if (kept == StageBuffers::kReceived) return bytes;
+  if (is_last) return bytes + microbatches * stage.logits;
+  // Those in flight are counted by their passes.
+  return kept == StageBuffers::kOutputs
+             ? bytes + (microbatches - most) * stage.boundary
+             : bytes;
+}
+
 // All that does not change on a rank. Both replicas of a bidirectional
 // schedule have their own weights.
 MemoryBytes FixedOf(const RankStages& of) {
@@ -64,11 +101,13 @@ MemoryBytes FixedOf(const RankStages& of) {
   MemoryBytes fixed;
   std::set<std::pair<int64_t, int64_t>> shapes;
   int64_t gathered = 0;
+  int64_t head = 0;
   int64_t all_gathered = 0;
   int64_t layer_gradient = 0;
   int64_t whole_gradients = 0;
   bool grouped = false;
   bool sends_gradients = false;
+  const bool has_buffers = training.stage_buffers != StageBuffers::kNone;
   int64_t boundary = 0;
   for (int replica = 0; replica < schedule.directions; ++replica) {
     bool has_table = false;
@@ -81,11 +120,16 @@ MemoryBytes FixedOf(const RankStages& of) {
       tied += stage.tied_table;
       shapes.insert(stage.weight_shapes.begin(), stage.weight_shapes.end());
       gathered = std::max(gathered, stage.gathered_layer);
+      head += stage.gathered_head;
       all_gathered += stage.gathered_layers;
       whole_gradients += stage.whole_gradients;
       layer_gradient = std::max(layer_gradient, stage.layer_gradient);
       grouped |= stage.has_grouped_layers;
       boundary = std::max(boundary, stage.boundary);
+      if (has_buffers) {
+        fixed[MemoryKind::kBuffers] += BuffersOf(
+            training.stage_buffers, schedule, of.rank, number, replica, stage);
+      }
       sends_gradients |= number > 0 && schedule.placement.RankOf(
                                            number - 1, replica) != of.rank;
     }
@@ -108,12 +152,12 @@ MemoryBytes FixedOf(const RankStages& of) {
   fixed[MemoryKind::kWorkspace] +=
       kLibraryWorkspace + (grouped ? kGroupedWorkspace : 0);
   // The gradient that was sent last stays until the next one takes its place.
-  if (sends_gradients) fixed[MemoryKind::kBuffers] += boundary;
+  if (sends_gradients && !has_buffers) fixed[MemoryKind::kBuffers] += boundary;
   // Over one device nothing is sharded and nothing gathered.
   const bool shards = training.shards() > 1;
   if (shards && training.zero >= 3) {
     fixed[MemoryKind::kBuffers] +=
-        GatheredBytes(training, gathered, all_gathered);
+        GatheredBytes(training, gathered, head, all_gathered);
   }
   if (shards && training.zero >= 2)
     fixed[MemoryKind::kBuffers] += layer_gradient;

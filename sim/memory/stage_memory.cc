@@ -35,6 +35,11 @@ bool SharesLayers(const TrainingSpec& training) {
   return training.sharded.shard_group > 0 && training.zero >= 3;
 }
 
+// By collectives?
+bool IsFsdp2(const TrainingSpec& training) {
+  return SharesLayers(training) && !training.sharded.one_sided;
+}
+
 // Static bytes of one op, sharded.
 MemoryBytes FixedBytes(const ModelOp& op, const TrainingSpec& training) {
   const double shards =
@@ -93,11 +98,19 @@ void AddFixed(const std::vector<ModelOp>& ops, const TrainingSpec& training,
   }
   if (block.kind == BlockKind::kEmbedding) stage->has_table = true;
   const double whole = WholeWeightBytes(training);
-  stage->gathered_layer = std::max<int64_t>(
-      stage->gathered_layer, std::llround(whole * parameters * block.part));
   stage->gathered_layers += std::llround(whole * parameters * copies);
+  if (IsFsdp2(training) && block.kind == BlockKind::kHead) {
+    stage->gathered_head += std::llround(whole * parameters * copies);
+  } else {
+    stage->gathered_layer = std::max<int64_t>(
+        stage->gathered_layer, std::llround(whole * parameters * block.part));
+  }
+  // In its own type and in the one that is reduced (PyTorch,
+  // _fsdp_collectives.py, foreach_reduce).
+  const double gradient =
+      IsFsdp2(training) ? whole + training.gradient_bytes : whole;
   stage->layer_gradient = std::max<int64_t>(
-      stage->layer_gradient, std::llround(whole * trained * block.part));
+      stage->layer_gradient, std::llround(gradient * trained * block.part));
   stage->whole_gradients +=
       std::llround(training.gradient_bytes * trained * copies);
 }
@@ -203,6 +216,20 @@ StageMemory BuildStageMemory(const ModelSpec& model,
   StageMemory stage;
   const double boundary = BoundaryBytes(model, training);
   stage.boundary = std::llround(boundary);
+  if (training.stage_buffers != StageBuffers::kNone) {
+    const bool has_head =
+        !blocks.empty() && blocks.back().kind == BlockKind::kHead;
+    if (has_head) {
+      // 16 bit. [numerics, bytes]
+      constexpr double kLogit = 2;
+      stage.logits = std::llround(kLogit * training.tokens() *
+                                  static_cast<double>(model.vocabulary) *
+                                  blocks.back().part / training.tp);
+    } else {
+      // What it gives to the next stage stays until its backward.
+      stage.per_microbatch = stage.boundary;
+    }
+  }
   std::deque<std::vector<ModelOp>> ops;  // keeps addresses
   std::vector<WalkOp> walk_ops;
   for (const StageBlock& block : blocks) {

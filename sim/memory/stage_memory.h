@@ -69,6 +69,9 @@ struct StageMemory {
   // scattered (ZeRO 2 and 3).
   int64_t gathered_layer = 0;
   int64_t gathered_layers = 0;  // all of them
+  // A head where layers are gathered one by one: it stays from F to B
+  // (torchtitan, apply_fsdp).
+  int64_t gathered_head = 0;
   int64_t layer_gradient = 0;
   int64_t whole_gradients = 0;  // all of them, in their own type
   // Outputs and inputs of linear layers that are trained, for placeholders.
@@ -88,6 +91,7 @@ struct StageMemory {
   // one.
   int64_t per_microbatch = 0;
   int64_t boundary = 0;  // for a transfer to or from the next stage
+  int64_t logits = 0;    // in 16 bit, of the stage with the head
   PassMemory forward;
   PassMemory backward_input;
   PassMemory backward_full;
@@ -116,10 +120,10 @@ struct WalkOp {
   int block = 0;
   int64_t layer = -1;  // index within its stage, from 0; -1: outside layers
 
-  double saved = 0;       // with nothing recomputed
-  double kept = 0;        // from F to B
-  double again = 0;       // saved - kept: made again for B
-  double linear = 0;      // part of `saved` that W needs
+  double saved = 0;         // with nothing recomputed
+  double kept = 0;          // from F to B
+  double again = 0;         // saved - kept: made again for B
+  double linear = 0;        // part of `saved` that W needs
   double linear_again = 0;  // part of both that is made again
   double stream = 0;      // gradient of the residual stream during its backward
   bool offloaded = true;  // an O takes what is kept

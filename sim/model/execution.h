@@ -27,7 +27,15 @@ enum class ContextExchange : uint8_t {
   kRing,       // round the ring, beside the computation
   kAllGather,  // all of them on every device, before the computation
   kAllToAll,   // by heads instead of tokens, before and after it
+  // PyTorch's ring: each part gives a partial result, merged in fp32. Keys and
+  // values are gathered once, or sent round; their gradients go round in fp32.
+  kTorchGather,
+  kTorchRotate,
 };
+inline bool IsTorchRing(ContextExchange context) {
+  return context == ContextExchange::kTorchGather ||
+         context == ContextExchange::kTorchRotate;
+}
 
 // How tokens reach their experts.
 enum class ExpertDispatch : uint8_t {
@@ -67,6 +75,12 @@ struct Execution {
   // forward and of a backward in turn (braided, arXiv 2510.27257).
   bool braided_tensor = false;
   ContextExchange context = ContextExchange::kRing;
+  // Each device has an early and a late part of a causal sequence; else they
+  // are in order, and the device with the last part has most to do.
+  bool context_balanced = true;
+  bool context_balance_given = false;  // by the user: it is known
+  // Keys and values are copied for each query head before attention.
+  bool repeats_keys = false;
   // Products of experts, their activation and casts as one kernel.
   bool fused_experts = false;
   // Products of fused attention in 8 bit.

@@ -32,20 +32,18 @@ double LinearParameters(const Linear& linear, int64_t lora_rank) {
   return weights + lora;
 }
 
-std::vector<Linear> AttentionLinears(const ModelSpec& model) {
+// Those that make queries, keys and values.
+std::vector<Linear> QkvLinears(const ModelSpec& model) {
   const int64_t hidden = model.hidden;
   const int64_t queries = model.heads * model.QueryDim();
-  const int64_t values = model.heads * model.ValueDim();
   if (!model.has_mla()) {
     const int64_t keys = model.kv_heads * model.HeadDim();
-    return {{hidden, queries + 2 * keys, model.qkv_bias},
-            {values, hidden, model.bias || model.projection_bias}};
+    return {{hidden, queries + 2 * keys, model.qkv_bias}};
   }
   std::vector<Linear> linears = {
       {hidden, model.kv_lora_rank + model.qk_rope_head_dim},
       {model.kv_lora_rank,
-       model.heads * (model.qk_nope_head_dim + model.v_head_dim)},
-      {values, hidden}};
+       model.heads * (model.qk_nope_head_dim + model.v_head_dim)}};
   if (model.q_lora_rank == 0) {
     linears.push_back({hidden, queries});
   } else {
@@ -96,18 +94,22 @@ double ExpertPart(const ModelSpec& model, int64_t experts) {
                             0);
   if (model.shared_ffn_hidden == 0) return sum;
   sum += SumOf(FeedForwardLinears(model, model.shared_ffn_hidden, model.bias),
-               model.lora_rank);
+               model.OtherLoraRank());
   return sum + (model.shared_gate ? Real(model.hidden) : 0);
 }
 
 double LayerParametersWith(const ModelSpec& model, bool has_experts,
                            int64_t experts) {
-  const double sum = SumOf(AttentionLinears(model), model.lora_rank) +
+  const Linear projection = {
+      model.heads * model.ValueDim(), model.hidden,
+      !model.has_mla() && (model.bias || model.projection_bias)};
+  const double sum = SumOf(QkvLinears(model), model.lora_rank) +
+                     LinearParameters(projection, model.OtherLoraRank()) +
                      LayerNorms(model) +
                      (model.attention_sinks ? Real(model.heads) : 0);
   if (has_experts) return sum + ExpertPart(model, experts);
   return sum + SumOf(FeedForwardLinears(model, model.ffn_hidden, model.bias),
-                     model.lora_rank);
+                     model.OtherLoraRank());
 }
 
 double AllLayersWith(const ModelSpec& model, int64_t experts) {
@@ -153,7 +155,7 @@ double ModelSpec::HeadParameters() const {
 
 double ModelSpec::MtpLayerParameters() const {
   return LayerParametersWith(*this, has_experts(), experts) +
-         LinearParameters({2 * hidden, hidden}, lora_rank) +
+         LinearParameters({2 * hidden, hidden}, OtherLoraRank()) +
          3 * NormParameters(*this, hidden);
 }
 

@@ -8,6 +8,7 @@
 // output head.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -83,10 +84,11 @@ struct ModelSpec {
 
   // Fine-tuning: the first `frozen_layers` layers and, with them, the
   // embedding have no W, no gradients, no optimizer state. lora_rank > 0: all
-  // weights are frozen, and each linear layer of a block has two trained
-  // matrices of that rank beside it.
+  // weights are frozen, and each linear layer of a block, or each that makes
+  // queries, keys and values, has two trained matrices of that rank beside it.
   int64_t frozen_layers = 0;
   int64_t lora_rank = 0;
+  bool lora_qkv_only = false;
 
   // Attention to the last `window` tokens alone; 0: to all before. With
   // full_attention_every = n every n-th layer attends to all (2: GPT-OSS, where
@@ -114,8 +116,15 @@ struct ModelSpec {
                                                 full_attention_first > 0));
   }
 
+  // Rank of adapters beside linear layers that do not make queries, keys and
+  // values.
+  int64_t OtherLoraRank() const { return lora_qkv_only ? 0 : lora_rank; }
   bool has_experts() const { return experts > 0; }
   bool has_mla() const { return kv_lora_rank > 0; }
+  // Do query heads of a device share keys and values?
+  bool HasKeyGroups(int tp) const {
+    return !has_mla() && heads > std::max<int64_t>(tp, kv_heads);
+  }
   int64_t HeadDim() const { return head_dim > 0 ? head_dim : hidden / heads; }
   // Width of one head's query or key, and of its value.
   int64_t QueryDim() const {

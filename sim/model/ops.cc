@@ -1,5 +1,6 @@
 #include "sim/model/ops.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -125,10 +126,22 @@ struct LossBytes {
 LossBytes LossBytesOf(const TrainingSpec& training) {
   const double element = OpsBuilder::kElement;
   if (training.fused_cross_entropy) {
-    return {2 * element, 2 * element, element, 0, 0};
+    // PyTorch's compiled loss does not overwrite its input.
+    const double gradient = training.plain_cross_entropy ? element : 0;
+    return {2 * element, 2 * element, element, 0, gradient};
   }
   if (!training.plain_cross_entropy) {
     return {3 * element + 3 * 4, element + 2 * 4, 4, element, element};
+  }
+  // PyTorch's loss in parallel (torch/distributed/tensor/parallel/loss.py,
+  // _log_softmax, _nll_loss_and_log_softmax_backward) has a kernel for each
+  // step: a cast, the largest, the difference, its exponential, the sum, the
+  // result; zeros, the exponential, a sum, a product, the cast back. Beside the
+  // result stand the logits, their copy in fp32 and one of both steps before;
+  // in B the zeros and two steps.
+  if (training.tp > 1) {
+    return {element + 8 * 4 + 4, 8 * 4 + 4 + element + 4, 4, element + 2 * 4,
+            3 * 4};
   }
   // PyTorch's cross_entropy on logits.float(): a cast; log_softmax, which reads
   // its row for the largest, for the sum and once more, as a row does not fit
@@ -198,7 +211,7 @@ void AddMtp(OpsBuilder& builder) {
   builder.Norm("prediction norm", hidden, tokens, true);
   builder.Norm("prediction embedding norm", hidden, tokens, true);
   builder.Linear("prediction projection", 2 * hidden, hidden,
-                 OpsBuilder::Split::kReplicated, false);
+                 OpsBuilder::Split::kReplicated, false, !model.lora_qkv_only);
   AddLayer(builder, model.has_experts(), model.layers);
   builder.set_is_head();
   builder.Norm("prediction last norm", hidden, tokens, true);
@@ -336,6 +349,9 @@ void MarkSelective(const ModelSpec& model, std::vector<ModelOp>& ops) {
     if (IsLinear(ops[index])) last = index;
   }
   int count = 0;
+  const bool repeats =
+      std::any_of(ops.begin(), ops.end(),
+                  [](const ModelOp& op) { return op.name == kRepeatedKeys; });
   for (size_t index = 0; index < ops.size(); ++index) {
     ModelOp& op = ops[index];
     op.is_last_needed = index >= last;
@@ -343,12 +359,15 @@ void MarkSelective(const ModelSpec& model, std::vector<ModelOp>& ops) {
     rerun.weight = op.RerunOf(Recompute::kNormActivation).weight;
     if (op.kind == OpClass::kAttention) {
       // Gives back, of queries, keys and values, the second product's: the
-      // keys.
+      // keys. Of copies for each query head all but the values' product.
       const double width = AsDouble(model.QueryDim() + model.ValueDim());
-      const double keys = AsDouble(model.kv_heads) * width;
+      const double few = AsDouble(model.kv_heads) * width;
+      const double keys = repeats ? AsDouble(model.heads) * width : few;
       const double kept = AsDouble(model.heads) * AsDouble(model.QueryDim());
       const double flat = op.saved_until_backward * keys / (keys + kept);
-      rerun.backward = 0.5 * flat;
+      rerun.backward = (1 - 0.5 * few / keys) * flat;
+    } else if (op.name == kContextMerges) {
+      // Of the attention, whose output is kept.
     } else if (IsCounted(op)) {
       double again = 0;
       for (int product = 0; product < ProductsOf(op, model); ++product) {

@@ -79,6 +79,11 @@ struct OpComm {
   // Beside it in so many pieces, one of which nothing hides; 0: all of it may
   // be hidden.
   int pieces = 0;
+  // Part of the computation that it may run beside.
+  double beside_part = 1;
+  // One of PyTorch's functional collectives: compiled code waits for it where
+  // it begins, eager code where its result is used.
+  bool is_functional = false;
   // Runs beside the passes of another microbatch.
   bool beside_passes = false;
   // Copies of a token in the `bytes` of an all-to-all that sends it once to a
@@ -97,6 +102,10 @@ struct Rerun {
 
 // The op between the attention of a layer and what is behind it.
 inline constexpr char kFeedForwardNorm[] = "feed-forward norm";
+// What PyTorch's ring makes of the parts of attention (ContextExchange).
+inline constexpr char kContextMerges[] = "context merges";
+// Execution::repeats_keys.
+inline constexpr char kRepeatedKeys[] = "repeated keys and values";
 
 struct ModelOp {
   std::string name;  // "qkv", "attention", "gate-up"

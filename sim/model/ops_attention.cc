@@ -19,6 +19,12 @@ Core CoreOf(const OpsBuilder& builder) {
   const double sequence = AsDouble(builder.training().sequence);
   core.stored = builder.tokens() * sequence * builder.Heads();
   core.scores = core.stored * (model.causal ? 0.5 : 1);
+  const TrainingSpec& training = builder.training();
+  // All wait for the device whose queries come last: of cp parts before and at
+  // its own it meets all but half of one.
+  if (model.causal && training.cp > 1 && !training.execution.context_balanced) {
+    core.scores *= 2 - 1.0 / training.cp;
+  }
   // The first tokens of a sequence have fewer before them than the window.
   if (const double window = builder.window(); window > 0 && window < sequence) {
     const double part = window / sequence;
@@ -81,6 +87,63 @@ void AddRing(const OpsBuilder& builder, double key_value_bytes, ModelOp& op) {
                       .members = members,
                       .bytes = 2 * key_value_bytes,
                       .overlaps = true});
+}
+
+// PyTorch's ring (torch/distributed/tensor/experimental/_attention.py,
+// _templated_ring_attention). The first part needs nothing of others, so that
+// a gather runs beside it alone; hops run beside all parts but the last one.
+// Gradients of keys and values, in fp32, start behind each part and run beside
+// the next one, the last ones beside nothing.
+void AddTorchRing(const OpsBuilder& builder, double key_value_bytes,
+                  ModelOp& op) {
+  const int members = builder.training().cp;
+  const double hops = 1 - 1.0 / members;
+  const bool gathers =
+      builder.training().execution.context == ContextExchange::kTorchGather;
+  const auto add = [&](OpPass pass, CommKind kind, double bytes) {
+    AddContextComm(builder, pass, kind, bytes, op);
+    op.comms.back().is_functional = true;
+    return &op.comms.back();
+  };
+  for (const OpPass pass : {OpPass::kForward, OpPass::kBackwardInput}) {
+    OpComm* const keys =
+        gathers ? add(pass, CommKind::kAllGather, members * key_value_bytes)
+                : add(pass, CommKind::kRing, key_value_bytes);
+    keys->overlaps = true;
+    keys->beside_part = gathers ? 1.0 / members : hops;
+  }
+  const double gradients = 4 / OpsBuilder::kElement * key_value_bytes;
+  OpComm* const sums = add(OpPass::kBackwardInput, CommKind::kRing, gradients);
+  sums->overlaps = true;
+  sums->beside_part = hops;
+  // One step more, as a ring of all members has it.
+  add(OpPass::kBackwardInput, CommKind::kRing, gradients / (members - 1));
+}
+
+// Bytes that compiled code moves besides (_SDPAMerger, and the sums of
+// _templated_ring_attention_backward): each further part reads the fp32 sum and
+// its own result in bf16 and writes the sum; keys and values are laid out for
+// the exchange, once where they are gathered. Eager code has a kernel for each
+// step of it (FrameworkFactor). Counted. [framework source, bytes]
+constexpr double kMerged = 4 + 2 + 4;
+constexpr double kMergedAtEnds = 2;  // the first in bf16, the last one cast
+constexpr double kSummedAtEnd = 4 + 2;
+// Kernels of a part, forward and backward. [framework source]
+constexpr double kMergeKernels = 4;
+
+void AddTorchMerges(OpsBuilder& builder, double queries, double key_values,
+                    double context) {
+  const double parts = builder.training().cp;
+  const bool gathers =
+      builder.training().execution.context == ContextExchange::kTorchGather;
+  const double element = OpsBuilder::kElement;
+  const double laid_out = (gathers ? 1 : parts - 1) * 2 * key_values;
+  ModelOp& op = builder.Elementwise(
+      kContextMerges,
+      laid_out + context / element * ((parts - 1) * kMerged + kMergedAtEnds),
+      laid_out +
+          (queries + key_values) / element * (parts * kMerged + kSummedAtEnd));
+  op.count = parts * kMergeKernels;
 }
 
 // Unfused: two products, with softmax and dropout between them. Scores are
@@ -174,8 +237,11 @@ ModelOp& AddCore(OpsBuilder& builder, double key_value_width, double rows) {
   op.forward_workspace = 0;
   op.backward_workspace = queries + keys_and_values + context;
   if (builder.window() < op.n) op.window = builder.window();
+  const ContextExchange exchange = builder.training().execution.context;
+  const bool is_torch = builder.training().cp > 1 && IsTorchRing(exchange);
+  const bool is_torch_gathered = exchange == ContextExchange::kTorchGather;
   if (builder.training().cp > 1) {
-    switch (builder.training().execution.context) {
+    switch (exchange) {
       case ContextExchange::kRing:
         AddRing(builder, keys_and_values, op);
         break;
@@ -185,11 +251,25 @@ ModelOp& AddCore(OpsBuilder& builder, double key_value_width, double rows) {
       case ContextExchange::kAllToAll:
         AddByHeads(builder, queries + keys_and_values, context, op);
         break;
+      case ContextExchange::kTorchGather:
+      case ContextExchange::kTorchRotate: {
+        AddTorchRing(builder, keys_and_values, op);
+        // Keys and values of others, and what is summed up in fp32: the result;
+        // in B the gradients of queries, and of keys and values as they are,
+        // as they come and as they go.
+        const double others =
+            (is_torch_gathered ? builder.training().cp : 2) * keys_and_values;
+        op.forward_workspace = others + 2 * context;
+        op.backward_workspace += others + 2 * queries + 3 * 2 * keys_and_values;
+        break;
+      }
     }
   }
-  ModelOp& added = builder.Add(op);
+  const size_t core_at = builder.size();
+  builder.Add(op);
+  if (is_torch) AddTorchMerges(builder, queries, keys_and_values, context);
   builder.MarkModule(RecomputeModule::kCoreAttention, first);
-  return added;
+  return builder.At(core_at);
 }
 
 }  // namespace
@@ -222,10 +302,21 @@ void AddAttention(OpsBuilder& builder) {
   if (model.positions == 0) {
     builder.Elementwise("rotary embedding", 2 * rotated, 2 * rotated);
   }
-  AddCore(builder, 2 * builder.KvHeads() * head_dim, builder.Heads());
+  double key_heads = builder.KvHeads();
+  if (builder.training().execution.repeats_keys &&
+      model.HasKeyGroups(builder.training().tp)) {
+    const double few =
+        OpsBuilder::kElement * builder.tokens() * 2 * key_heads * head_dim;
+    key_heads = builder.Heads();
+    const double all =
+        OpsBuilder::kElement * builder.tokens() * 2 * key_heads * head_dim;
+    // Backward sums the gradients of the copies.
+    builder.Elementwise(kRepeatedKeys, few + all, few + all).count = 2;
+  }
+  AddCore(builder, 2 * key_heads * head_dim, builder.Heads());
   builder.Linear("attention projection", AsDouble(model.heads) * head_dim,
                  hidden, OpsBuilder::Split::kRow,
-                 model.bias || model.projection_bias);
+                 model.bias || model.projection_bias, !model.lora_qkv_only);
   builder.PostNorm("attention post norm");
   builder.Residual("attention residual");
 }
@@ -275,7 +366,7 @@ void AddLatentAttention(OpsBuilder& builder) {
     core.remade_at = static_cast<int>(builder.size()) - 1;
   }
   builder.Linear("attention projection", heads * AsDouble(model.ValueDim()),
-                 hidden, Split::kRow, model.bias);
+                 hidden, Split::kRow, model.bias, !model.lora_qkv_only);
   builder.PostNorm("attention post norm");
   builder.Residual("attention residual");
 }

@@ -124,7 +124,7 @@ void OpsBuilder::AddTensorComms(Split split, ModelOp& op) const {
   BraidTensorComms(op);
   // The input was kept in parts and is gathered once more (arXiv 2205.05198,
   // section 4.2.2).
-  if (op.has_weight_pass) {
+  if (op.has_weight_pass && !training_.keeps_gathered) {
     AddComm(training_, OpPass::kBackwardWeight, CommKind::kAllGather, gathered,
             op);
     op.comms.back().overlaps = true;
@@ -173,7 +173,15 @@ ModelOp& OpsBuilder::Linear(const std::string& name, double inputs,
     // gathers the input again.
     op.backward_workspace =
         whole_output + whole_input + (gathers ? whole_input / tp() : 0);
-    op.weight_workspace = gathers ? whole_input : 0;
+    const bool keeps =
+        gathers && op.has_weight_pass && training_.keeps_gathered;
+    op.weight_workspace = gathers && !keeps ? whole_input : 0;
+    if (keeps) {
+      // All but the part that the op in front keeps.
+      const double operand = is_head_ ? kElement : operand_bytes();
+      op.saved_until_weight = operand * op.m * op.k * (1 - 1 / tp());
+      op.RerunOf(Recompute::kNormActivation).weight = op.saved_until_weight;
+    }
   }
   ModelOp& added = Add(std::move(op));
   if (model_.lora_rank == 0 || !adapted) return added;

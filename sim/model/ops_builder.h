@@ -80,6 +80,7 @@ class OpsBuilder {
   void MarkAll(OpPart part);
 
   size_t size() const { return ops_.size(); }
+  ModelOp& At(size_t index) { return ops_[index]; }
   // The ops from `first` up to `end` are `module`, and the backward of the last
   // one so far needs them. What the training runs again of them keeps the input
   // of the module, of a norm, and of attention. `end` 0: all so far.

@@ -117,15 +117,15 @@ void AddFeedForward(OpsBuilder& builder, double ffn_hidden,
                     const std::string& prefix) {
   const ModelSpec& model = builder.model();
   const double hidden = AsDouble(model.hidden);
-  ModelOp& inputs =
-      builder.Linear(absl::StrCat(prefix, model.gated ? "gate-up" : "up"),
-                     hidden, ffn_hidden * (model.gated ? 2 : 1),
-                     OpsBuilder::Split::kColumn, model.bias);
+  ModelOp& inputs = builder.Linear(
+      absl::StrCat(prefix, model.gated ? "gate-up" : "up"), hidden,
+      ffn_hidden * (model.gated ? 2 : 1), OpsBuilder::Split::kColumn,
+      model.bias, !model.lora_qkv_only);
   if (model.gated) inputs.products = {inputs.n / 2, inputs.n / 2};
   AddActivation(builder, absl::StrCat(prefix, "activation"), builder.tokens(),
                 ffn_hidden / builder.tp());
   builder.Linear(absl::StrCat(prefix, "down"), ffn_hidden, hidden,
-                 OpsBuilder::Split::kRow, model.bias);
+                 OpsBuilder::Split::kRow, model.bias, !model.lora_qkv_only);
 }
 
 // The busiest device counts; its rows are spread evenly over its experts.

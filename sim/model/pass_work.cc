@@ -76,20 +76,18 @@ PassWorks WorksOf(const ModelSpec& model, const TrainingSpec& training,
   PassWorks works;
   TrainingSpec probe = ProbeTraining(training.flash_attention);
   probe.recompute_modules = training.recompute_modules;
-  VisitOps(model, probe,
-           [&](BlockKind kind, const ModelOp& op, double count) {
-             Add(op, count * op.Work(OpPass::kForward).flops, &works.forward);
-             double backward = op.Work(OpPass::kBackwardInput).flops;
-             if (kind != BlockKind::kHead) {
-               backward += recomputed *
-                           RecomputedPart(op, training.recompute,
-                                          training.stops_early) *
-                           op.Work(OpPass::kForward).flops;
-             }
-             Add(op, count * backward, &works.backward_input);
-             Add(op, count * op.Work(OpPass::kBackwardWeight).flops,
-                 &works.backward_weight);
-           });
+  VisitOps(model, probe, [&](BlockKind kind, const ModelOp& op, double count) {
+    Add(op, count * op.Work(OpPass::kForward).flops, &works.forward);
+    double backward = op.Work(OpPass::kBackwardInput).flops;
+    if (kind != BlockKind::kHead) {
+      backward += recomputed *
+                  RecomputedPart(op, training.recompute, training.stops_early) *
+                  op.Work(OpPass::kForward).flops;
+    }
+    Add(op, count * backward, &works.backward_input);
+    Add(op, count * op.Work(OpPass::kBackwardWeight).flops,
+        &works.backward_weight);
+  });
   return works;
 }
 

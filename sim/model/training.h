@@ -59,6 +59,11 @@ enum class Precision : uint8_t {
   kNvfp4,          // 4 bit, a scale for 16 values and one a tensor
 };
 
+// What a stage has for each microbatch of a step (PyTorch's pipelining): what
+// it receives; besides, the last one the logits of all; besides, each its
+// outputs of all.
+enum class StageBuffers : uint8_t { kNone, kReceived, kLogits, kOutputs };
+
 // Where embedding and output head are.
 enum class VocabularyPlacement : uint8_t {
   kEnds,    // first and last stage
@@ -130,6 +135,10 @@ struct TrainingSpec {
   // Without fusion: as plain PyTorch computes it, in fp32 with a copy for each
   // step of it, against Megatron's, which works in place.
   bool plain_cross_entropy = false;
+  // Linear layers keep the whole input that sequence parallelism gathered until
+  // W, against their own part, which W gathers again (PyTorch).
+  bool keeps_gathered = false;
+  StageBuffers stage_buffers = StageBuffers::kNone;
   // Recomputation of a layer stops when the backward has what it needs
   // (torch.utils.checkpoint, early_stop).
   bool stops_early = false;

@@ -473,6 +473,10 @@ std::string ThroughputCard(const Throughput& throughput) {
   if (const auto cost = throughput.cost_per_1e9_tokens()) {
     add("cost of 1e9 tokens", absl::StrFormat("%.2f", *cost));
   }
+  if (const auto& energy = throughput.energy) {
+    add("W a device", absl::StrFormat("%.0f", energy->watts_per_device));
+    add("tokens a joule", absl::StrFormat("%.3g", energy->tokens_per_joule));
+  }
   if (throughput.flops) {
     if (throughput.peak) {
       card.notes.push_back(absl::StrCat("of ", throughput.peak->name));

@@ -223,7 +223,9 @@ std::string PathInUnits(absl::string_view path, absl::string_view unit) {
   return absl::StrCat(path.substr(0, at), unit, path.substr(at + 2));
 }
 
-std::string PeriodNote(const Report& report) {
+namespace {
+
+std::string PeriodWords(const Report& report) {
   if (report.jitter) return JitterNote(*report.jitter);
   if (report.iterations <= 1) return "last end of the only iteration";
   if (report.measured) {
@@ -236,6 +238,16 @@ std::string PeriodNote(const Report& report) {
                                     : "period over the last of ",
                       report.iterations, " iterations",
                       report.steady ? "" : ", which is not constant yet");
+}
+
+}  // namespace
+
+std::string PeriodNote(const Report& report) {
+  std::string note = PeriodWords(report);
+  if (report.interval && !report.interval->unmeasured.empty()) {
+    absl::StrAppend(&note, "; ", report.interval->unmeasured);
+  }
+  return note;
 }
 
 std::string IntervalText(const StepInterval& interval, double iteration_s) {
@@ -312,6 +324,9 @@ Json ReportTree(const Report& report) {
   out["bubble_overhead"] = Pair(report.bubble_overhead);
   out["iteration_s"] = report.iteration_s;
   out["iteration_interval_s"] = IntervalToJson(report.interval);
+  if (report.interval && !report.interval->unmeasured.empty()) {
+    out["unmeasured_kind"] = report.interval->unmeasured;
+  }
   if (report.interval && !report.interval->note.empty()) {
     out["iteration_interval_note"] = report.interval->note;
   }
@@ -406,6 +421,7 @@ std::vector<std::string> ReportKeys() {
           "iteration_s",
           "iteration_interval_s",
           "iteration_interval_note",
+          "unmeasured_kind",
           "iterations",
           "steady",
           "jitter",
@@ -441,7 +457,11 @@ std::vector<std::string> ReportKeys() {
           "causal_attention_halved",
           "peak_tflops",
           "peak_of",
-          "cost_per_1e9_tokens"};
+          "cost_per_1e9_tokens",
+          "joules_per_step",
+          "joules_interval",
+          "watts_per_device",
+          "tokens_per_joule"};
 }
 
 std::string ReportToJson(const Report& report) {

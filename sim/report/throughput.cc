@@ -11,6 +11,12 @@ namespace {
 constexpr double kTera = 1e12;
 constexpr double kSecondsPerHour = 3600;
 
+std::string FormatJoules(double joules) {
+  const double kilo = joules / 1e3;
+  return kilo < 1e3 ? absl::StrFormat("%.3g kJ", kilo)
+                    : absl::StrFormat("%.4g MJ", kilo / 1e3);
+}
+
 }  // namespace
 
 std::optional<double> Throughput::tflops_per_device() const {
@@ -78,6 +84,14 @@ void AddThroughput(const Throughput& throughput, Json* out) {
     (*out)["peak_of"] = throughput.peak->name;
   }
   put("cost_per_1e9_tokens", throughput.cost_per_1e9_tokens());
+  if (const auto& energy = throughput.energy) {
+    (*out)["joules_per_step"] = energy->joules;
+    if (energy->low > 0) {
+      (*out)["joules_interval"] = Json::array({energy->low, energy->high});
+    }
+    (*out)["watts_per_device"] = energy->watts_per_device;
+    (*out)["tokens_per_joule"] = energy->tokens_per_joule;
+  }
 }
 
 std::string ThroughputToText(const Throughput& throughput) {
@@ -111,6 +125,18 @@ std::string ThroughputToText(const Throughput& throughput) {
         ReportLine("cost", absl::StrFormat("%.2f", *cost),
                    absl::StrFormat("for 1e9 tokens at %g a device and hour",
                                    *throughput.price_per_device_hour)));
+  }
+  if (const auto& energy = throughput.energy) {
+    const std::string interval =
+        energy->low > 0 ? absl::StrCat("; 90 %: ", FormatJoules(energy->low),
+                                       " to ", FormatJoules(energy->high))
+                        : "";
+    absl::StrAppend(
+        &out, ReportLine("energy", FormatJoules(energy->joules),
+                         absl::StrFormat(
+                             "a step, %.0f W a device, %.3g tokens a joule%s",
+                             energy->watts_per_device, energy->tokens_per_joule,
+                             interval)));
   }
   if (throughput.flops) {
     absl::StrAppend(&out, "  model FLOPs: ", throughput.FlopsFormula(), "\n");

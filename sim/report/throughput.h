@@ -25,12 +25,22 @@ struct DevicePeak {
   double flops = 0;  // a second
 };
 
+// What the devices of a job take from their boards in a step.
+struct StepEnergy {
+  double joules = 0;
+  double low = 0;  // of the 90 % interval; 0: there is none
+  double high = 0;
+  double watts_per_device = 0;
+  double tokens_per_joule = 0;
+};
+
 struct Throughput {
   double tokens_per_s = 0;  // all replicas
   int64_t devices = 1;      // pp * dp * tp * cp
   std::optional<TokenFlops> flops;
   std::optional<DevicePeak> peak;
   std::optional<double> price_per_device_hour;
+  std::optional<StepEnergy> energy;
 
   // Each nothing where what it needs is not known.
   std::optional<double> tflops_per_device() const;

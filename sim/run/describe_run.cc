@@ -6,6 +6,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "sim/config/config_fields.h"
+#include "sim/cost/block_prices.h"
+#include "sim/cost/estimate_error.h"
 #include "sim/model/flops.h"
 #include "sim/model/minibatch_time.h"
 #include "sim/model/precision.h"
@@ -188,6 +190,63 @@ void DescribeOmissions(const PreparedRun& run, Report* report) {
   }
 }
 
+// Energy above the idle power's of the passes of a step, on one of the devices
+// of each rank; 0 where nobody knows.
+double PassJoules(const Schedule& schedule, const PassCosts& costs,
+                  const std::vector<StageCosts>& joules) {
+  double sum = 0;
+  if (joules.empty()) return sum;
+  for (int rank = 0; rank < schedule.pp(); ++rank) {
+    for (const Pass pass : schedule.order(rank)) {
+      const int stage =
+          schedule.placement.StageOf(rank, pass.chunk(), pass.direction());
+      sum += costs.MicrobatchFactor(pass.microbatch()) *
+             costs.SliceFactor(pass.slice()) *
+             PassCosts::OfPass(joules[stage], pass.kind(), schedule.slices);
+    }
+  }
+  return sum;
+}
+
+// Passes and idle power; what optimizer, reductions and transfers draw besides
+// is not known.
+std::optional<StepEnergy> EnergyOf(const PreparedRun& run,
+                                   const Report& report) {
+  const Schedule& schedule = *run.schedule.lowered;
+  const double passes =
+      PassJoules(schedule, run.lower.costs, run.lower.costs.joules);
+  if (passes <= 0 || !report.throughput) return std::nullopt;
+  const BlockPrices& prices = *run.costs.prices;
+  const DeviceSpec& device = prices.options().device;
+  const auto devices = static_cast<double>(report.throughput->devices);
+  const double idle = devices * device.idle_watts;
+  const double alike = devices / schedule.pp();
+  StepEnergy out;
+  out.joules = idle * report.iteration_s + alike * passes;
+  out.watts_per_device = out.joules / devices / report.iteration_s;
+  out.tokens_per_joule = *run.tokens / out.joules;
+  if (!report.interval) return out;
+  // The same passes if a FLOP and exchanges draw as little or as much as they
+  // may; but no board takes more than its limit.
+  const RatioInterval error =
+      EnergyError(device, run.prepared_model->training.precision);
+  const auto priced = [&](const BlockPrices& of) {
+    const PassCosts costs = AnalyticCosts(of, run.prepared_model->layout,
+                                          run.prepared_model->rank_of_stage);
+    return PassJoules(schedule, costs, costs.joules);
+  };
+  const double scale = alike * passes / priced(prices);
+  const double least =
+      scale * priced(prices.WithPower(error.low, ExchangePower::kNone));
+  const double most =
+      scale * priced(prices.WithPower(error.high, ExchangePower::kLimit));
+  const StepInterval& step = *report.interval;
+  out.low = idle * step.low_s + least;
+  out.high = std::min(idle * step.high_s + most,
+                      devices * device.board_watts * step.high_s);
+  return out;
+}
+
 void DescribeCosts(const PreparedRun& run, Report* report) {
   const std::optional<PreparedModel>& model = run.prepared_model;
   report->tp = run.config.strategy.tp.value_or(1);
@@ -222,6 +281,7 @@ void DescribeCosts(const PreparedRun& run, Report* report) {
     DescribeOmissions(run, report);
   }
   if (!run.costs.analytic) return;
+  if (report->throughput) report->throughput->energy = EnergyOf(run, *report);
   report->costs =
       ReportCosts(*run.costs.prices, model->layout, run.lower.costs);
   DescribeOmissions(run, report);

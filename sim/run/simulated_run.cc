@@ -262,8 +262,9 @@ absl::StatusOr<std::optional<StepInterval>> PredictStepOf(
   if (run.costs.analytic) {
     const PreparedModel& model = *run.prepared_model;
     const RatioInterval ratio = EstimateError(*run.costs.prices, model.layout);
-    return std::optional<StepInterval>(
-        {ratio.low * iteration_s, ratio.high * iteration_s, ratio.note});
+    return std::optional<StepInterval>({ratio.low * iteration_s,
+                                        ratio.high * iteration_s, ratio.note,
+                                        ratio.unmeasured});
   }
   if (!run.costs.profile || !run.costs.profile->costs.error_unknown.empty()) {
     return std::optional<StepInterval>();

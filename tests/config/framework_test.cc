@@ -38,6 +38,9 @@ TEST_CASE("framework: torchtitan's defaults", "[config]") {
   CHECK(training.stops_early);
   CHECK(training.plain_cross_entropy);
   CHECK_FALSE(training.fused_cross_entropy);
+  CHECK(training.stage_buffers);
+  CHECK(training.execution.repeats_keys);
+  CHECK_FALSE(training.keeps_gathered);
   CHECK_FALSE(run->lower.layers.reshard_after_forward);
   CHECK(run->lower.layers.reduces_once);
   const DeviceSpec& device = run->costs.analytic->device;
@@ -52,6 +55,29 @@ TEST_CASE("framework: torchtitan's defaults", "[config]") {
   CHECK(absl::StrContains(warnings, "strategy.reshard_after_forward false"));
   CHECK(absl::StrContains(warnings, "pytorch/torchtitan"));
   CHECK_FALSE(absl::StrContains(warnings, "has no effect"));
+}
+
+TEST_CASE("framework: torchtitan's parallel sequences", "[config]") {
+  RunConfig config = Run(Framework::kTorchtitan);
+  config.strategy.pp = 1;
+  config.strategy.dp = 1;
+  config.strategy.cp = 4;
+  config.strategy.tp = 2;
+  const auto run = Prepare(config);
+  REQUIRE(run.ok());
+  const TrainingSpec& training = run->prepared_model->training;
+  CHECK(training.execution.context == ContextExchange::kTorchGather);
+  CHECK(training.execution.context_balanced);
+  CHECK(training.keeps_gathered);
+  CHECK_FALSE(training.stage_buffers);
+  const std::string warnings = absl::StrJoin(run->warnings, "\n");
+  INFO(warnings);
+  CHECK(absl::StrContains(warnings, "strategy.context torch-gather"));
+  CHECK_FALSE(absl::StrContains(warnings, "has no effect"));
+  // What is given wins.
+  config.strategy.context = ContextExchange::kRing;
+  CHECK(Prepare(config)->prepared_model->training.execution.context ==
+        ContextExchange::kRing);
 }
 
 TEST_CASE("framework: Megatron's and DeepSpeed's defaults", "[config]") {

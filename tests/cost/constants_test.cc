@@ -37,6 +37,7 @@ const std::vector<std::string>& OtherSources() {
                                    "sim/program/lowering.h",
                                    "sim/model/precision.cc",
                                    "sim/model/ops.cc",
+                                   "sim/model/ops_attention.cc",
                                    "sim/model/ops_builder.h",
                                    "sim/config/framework.cc",
                                    "sim/config/prepare_layers.cc",

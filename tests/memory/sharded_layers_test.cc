@@ -66,8 +66,9 @@ TEST_CASE("sharded layers: 16 bytes a parameter over the replicas",
   CHECK(fixed[MemoryKind::kMaster] == 4 * kShard);
   CHECK(fixed[MemoryKind::kGradients] == 4 * kShard);
   CHECK(fixed[MemoryKind::kMoments] == 8 * kShard);
-  // Two layers in bf16 and the gradient of one, in bf16 too.
-  CHECK(fixed[MemoryKind::kBuffers] == 3 * 2 * kParameters);
+  // Two layers in bf16 and one as it came; the gradient of one, in bf16 and in
+  // the type that is reduced.
+  CHECK(fixed[MemoryKind::kBuffers] == (3 * 2 + 2 + 4) * kParameters);
   // Over one replica nothing is sharded: the weights stay.
   CHECK(MemoryOf(LayerByLayer(1)).fixed[MemoryKind::kWeights] ==
         2 * kLayers * kParameters);
@@ -84,9 +85,10 @@ TEST_CASE("sharded layers: 16 bytes a parameter over the replicas",
   const MemoryBytes own = MemoryOf(fp32).fixed;
   CHECK(own[MemoryKind::kWeights] == 4 * kShard);
   CHECK(own[MemoryKind::kMaster] == 0);
-  CHECK(own[MemoryKind::kBuffers] == 3 * 2 * kParameters);
+  CHECK(own[MemoryKind::kBuffers] == (3 * 2 + 2 + 4) * kParameters);
   fp32.sharded.gather_bytes = 4;
-  CHECK(MemoryOf(fp32).fixed[MemoryKind::kBuffers] == 3 * 4 * kParameters);
+  CHECK(MemoryOf(fp32).fixed[MemoryKind::kBuffers] ==
+        (3 * 4 + 4 + 4) * kParameters);
 }
 
 TEST_CASE("sharded layers: the peak by hand", "[memory]") {
@@ -116,15 +118,20 @@ TEST_CASE("sharded layers: the peak by hand", "[memory]") {
           (zero < 2));
   }
   const int64_t shard = 16 * kLayers * kParameters / kReplicas;
-  const int64_t gathered = 2 * 2 * kParameters;
-  const int64_t gradient = 2 * kParameters;
-  CHECK(MemoryOf(fsdp).peak() == passes + shard + gathered + gradient);
+  const int64_t arrived = 2 * kParameters;
+  const int64_t reduced = 4 * kParameters;
+  int64_t gathered = 2 * 2 * kParameters;
+  int64_t gradient = 2 * kParameters;
   // A layer in fp32 as it comes, and what clients push in fp32.
   CHECK(MemoryOf(odc).peak() == passes + shard + gathered + gradient +
                                     4 * kParameters + 4 * kParameters);
   odc.sharded.gather_bytes = 2;
   CHECK(MemoryOf(odc).peak() ==
         passes + shard + gathered + gradient + 4 * kParameters);
+  // FSDP2 has a layer as it came, and a gradient as it is reduced, besides.
+  gathered += arrived;
+  gradient += reduced;
+  CHECK(MemoryOf(fsdp).peak() == passes + shard + gathered + gradient);
   // HSDP over 2: shards twice as large, buffers alike.
   TrainingSpec hsdp = fsdp;
   hsdp.sharded.shard_group = 2;
@@ -137,7 +144,26 @@ TEST_CASE("sharded layers: the peak by hand", "[memory]") {
   TrainingSpec kept = fsdp;
   kept.sharded.kept = true;
   CHECK(MemoryOf(kept).peak() ==
-        passes + shard + kLayers * 2 * kParameters + gradient);
+        passes + shard + kLayers * 2 * kParameters + arrived + gradient);
+}
+
+TEST_CASE("sharded layers: a head stays gathered from F to B", "[memory]") {
+  const TrainingSpec training = LayerByLayer(4);
+  const auto buffers = [&](std::vector<StageBlock> blocks) {
+    StageLayout layout;
+    layout.stages.push_back(std::move(blocks));
+    return BuildScheduleMemory(SmallModel(kLayers), training, layout,
+                               *Parsed("pp 1 vpp 1 microbatches 1\n0: F0 BW0"),
+                               {})
+        .ranks[0]
+        .fixed[MemoryKind::kBuffers];
+  };
+  const StageBlock layers = {.kind = BlockKind::kDenseLayer, .count = kLayers};
+  constexpr int64_t kTable = 128 * kWidth;
+  CHECK(buffers({{.kind = BlockKind::kEmbedding},
+                 layers,
+                 {.kind = BlockKind::kHead}}) ==
+        buffers({layers}) + 2 * (kTable + kWidth));
 }
 
 // The table of docs/data_parallel.md once more, for layers of any size, in
@@ -146,7 +172,8 @@ double BuffersOf(const TrainingSpec& training, double layer, double layers) {
   const ShardedLayers& sharded = training.sharded;
   const double most = 64.0 * 1024 * 1024;
   const double whole = sharded.one_sided ? 2 : sharded.gather_bytes;
-  double bytes = whole * layer;  // the gradient
+  // The gradient; of a reduction in fp32 that, too, and a layer as it came.
+  double bytes = (sharded.one_sided ? whole : whole + 4 + whole) * layer;
   bytes += whole * layer * (sharded.kept ? layers : 2);
   const bool gathers_near = sharded.one_sided || !sharded.kept;
   if (sharded.near_group > 0 && gathers_near &&

@@ -79,10 +79,9 @@ TEST_CASE("gallery: figures stand where charts cannot be drawn", "[html]") {
   for (size_t index = 0; index < gallery.figures.size(); ++index) {
     const std::string& svg = gallery.figures[index];
     const char* const words[] = {"Bubble fraction per rank", "Iteration time"};
-    CHECK(absl::StrContains(
-        svg, absl::StrCat("aria-label=\"", words[index], ", ")));
-    CHECK(
-        absl::StrContains(svg, " against Peak activations, microbatches\""));
+    CHECK(absl::StrContains(svg,
+                            absl::StrCat("aria-label=\"", words[index], ", ")));
+    CHECK(absl::StrContains(svg, " against Peak activations, microbatches\""));
     // Each schedule has its mark.
     CHECK(Count(svg, "<circle ") == drawn);
     CHECK(absl::StrContains(svg, "<title>1f1b: "));

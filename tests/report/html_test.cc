@@ -71,8 +71,7 @@ TEST_CASE("html: every section is there with the report's numbers", "[html]") {
   CHECK(Count(html, "class=\"op\"") == 8);
   CHECK(Count(html, "class=\"bar\"") == 2);
   CHECK(absl::StrContains(html, "kernel launch gaps"));
-  CHECK(
-      absl::StrContains(html, absl::StrCat("Pipewright ", kVersion)));
+  CHECK(absl::StrContains(html, absl::StrCat("Pipewright ", kVersion)));
 }
 
 TEST_CASE("html: transfers are summed by pair of ranks", "[html]") {

@@ -19,6 +19,10 @@ struct StepFacts {
   std::string excluded;  // why it does not count; "": it counts
   std::string refused;   // why there is no estimate; "": there is one
   std::string note;      // what fields do not say about the run
+  // Families of runs (left_out.h): architecture, chip, framework.
+  std::string model;
+  std::string device;
+  std::string framework;
   // The 90 % interval of the estimate, seconds; 0: there is none.
   double low = 0;
   double high = 0;

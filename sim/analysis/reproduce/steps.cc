@@ -6,10 +6,13 @@
 #include <map>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "sim/base/status.h"
 #include "sim/model/model.h"
 #include "sim/run/simulated_run.h"
@@ -20,6 +23,8 @@ namespace {
 constexpr double kGiB = 1024.0 * 1024 * 1024;
 // A column that is added: model and fields of steps.csv alone.
 constexpr char kStrategy[] = "strategy";
+// Tokens of a sample from which attention takes most of a layer's time.
+constexpr int64_t kLongSequence = 32768;
 // Weight of what lies outside of a 90 % interval: 2 / (1 - 0.9).
 constexpr double kOutsideWeight = 20;
 // The constant bands that are tried.
@@ -40,6 +45,23 @@ bool IsMixture(const ModelChoice& model) {
   return preset.ok() && preset->has_experts();
 }
 
+// What an architecture is called, in any size and release: "llama" of
+// "Llama3.1-405B" and "llama3-8b", "gptoss" of "GPT-OSS 120B".
+std::string ArchitectureOf(absl::string_view model) {
+  std::string name;
+  for (const char letter : model) {
+    if (absl::ascii_isdigit(letter)) break;
+    if (absl::ascii_isalpha(letter)) name += absl::ascii_tolower(letter);
+  }
+  return name;
+}
+
+// Boards of one chip: "h" of H100, H200 and GH200, "b2" of B200 and GB200.
+std::string ChipOf(absl::string_view device) {
+  const std::string name(absl::StripPrefix(device, "g"));
+  return absl::StartsWith(name, "b") ? name.substr(0, 2) : name.substr(0, 1);
+}
+
 // Rows of one kind have one goal.
 std::string KindOf(const TableRow& row, const RunConfig& config) {
   const std::string device = DeviceOf(row);
@@ -48,6 +70,12 @@ std::string KindOf(const TableRow& row, const RunConfig& config) {
     return hopper ? "experts, Hopper" : "experts, Blackwell";
   }
   if (row.Text("strategy.precision") == "nvfp4") return "dense, nvfp4";
+  const bool is_fused =
+      config.costs.analytic_kernels.value_or(FrameworkKernels::kFused) ==
+      FrameworkKernels::kFused;
+  if (!is_fused && config.strategy.sequence.value_or(0) >= kLongSequence) {
+    return "dense, long, PyTorch";
+  }
   if (hopper) return "dense, H100 and H200";
   return device == "b200" ? "dense, B200" : "dense, GB200, GB300 and B300";
 }
@@ -112,6 +140,11 @@ void Describe(const TableRow& row, Comparison* out) {
     facts.reserved_bytes = row.Number("reserved_gib") * kGiB;
   }
   facts.group = GroupOf(row);
+  facts.model = ArchitectureOf(row.Text("model"));
+  facts.device = ChipOf(DeviceOf(row));
+  facts.framework = row.Has("strategy.framework")
+                        ? row.Text("strategy.framework")
+                        : "megatron";
 }
 
 KindSummary SummaryOf(const std::string& kind,
@@ -257,6 +290,7 @@ const std::vector<StepGoal>& StepGoals() {
       {"dense, B200", 0.08, 0.20},
       {"dense, GB200, GB300 and B300", 0.12, 0},
       {"dense, nvfp4", 0.15, 0},
+      {"dense, long, PyTorch", 0.12, 0},
       {"experts, Hopper", 0.20, 0.40},
       {"experts, Blackwell", 0.20, 0.40},
   };
@@ -276,6 +310,10 @@ StepSummary SummarizeSteps(const std::vector<Comparison>& rows) {
     if (!row.step) continue;
     if (!row.step->excluded.empty()) {
       ++out.excluded;
+      if (row.has_estimate() && row.step->high > 0) {
+        ++out.excluded_rows;
+        out.excluded_inside += HalfWidthsAway(row) <= 1 ? 1 : 0;
+      }
       if (row.step->excluded == kTokensDropped && row.has_estimate()) {
         dropped.push_back(&row);
       }
@@ -297,6 +335,9 @@ StepSummary SummarizeSteps(const std::vector<Comparison>& rows) {
         .push_back(OrderOf(group, members));
   }
   out.interval = IntervalOf(counted);
+  std::vector<std::string> kinds;
+  for (const KindSummary& kind : out.kinds) kinds.push_back(kind.kind);
+  out.left_out = SummarizeLeftOut(counted, kinds);
   out.dropped = static_cast<int>(dropped.size());
   if (!dropped.empty()) {
     counted.insert(counted.end(), dropped.begin(), dropped.end());

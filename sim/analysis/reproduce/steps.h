@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "sim/analysis/reproduce/left_out.h"
 #include "sim/analysis/reproduce/paper.h"
 #include "sim/analysis/reproduce/table.h"
 #include "sim/config/run_config.h"
@@ -79,6 +80,10 @@ struct StepSummary {
   std::vector<OrderSummary> orders;        // five rows and more
   std::vector<OrderSummary> small_orders;  // two to four
   IntervalSummary interval;
+  std::vector<LeftOutSummary> left_out;  // as `kinds`, and all
+  // Those that do not count but have an interval, and how many lie inside.
+  int excluded_rows = 0;
+  int excluded_inside = 0;
   // With those that do not count as their runs drop tokens, if there are any:
   // what leaving them out changes.
   int dropped = 0;

@@ -160,6 +160,20 @@ Json StepSummaryToJson(const StepSummary& summary) {
             {"constant", interval.constant},
             {"constant_score", interval.constant_score}};
   };
+  Json left_out = Json::array();
+  for (const LeftOutSummary& kind : summary.left_out) {
+    Json row = {{"kind", kind.kind},
+                {"rows", kind.rows},
+                {"least", kind.least},
+                {"inside", kind.inside},
+                {"half_width", kind.half_width}};
+    for (int family = 0; family < kNumStepFamilies; ++family) {
+      row[kStepFamilies[family]] = {
+          {"inside", kind.left_out[family].inside},
+          {"half_width", kind.left_out[family].half_width}};
+    }
+    left_out.push_back(std::move(row));
+  }
   return {{"counted", summary.counted},
           {"refused", summary.refused},
           {"excluded", summary.excluded},
@@ -167,6 +181,9 @@ Json StepSummaryToJson(const StepSummary& summary) {
           {"kinds", kinds},
           {"orders", orders},
           {"intervals", intervals(summary.interval)},
+          {"left_out", left_out},
+          {"excluded_with_interval", summary.excluded_rows},
+          {"excluded_inside", summary.excluded_inside},
           {"intervals_with_dropped",
            summary.dropped > 0 ? intervals(summary.interval_with_dropped)
                                : Json()}};

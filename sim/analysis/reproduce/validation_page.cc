@@ -125,6 +125,42 @@ std::string IntervalSentence(const StepSummary& summary) {
   return text;
 }
 
+std::string IntervalCell(const StepFacts& facts) {
+  return facts.high > 0 ? absl::StrFormat("%.4g to %.4g", facts.low, facts.high)
+                        : "";
+}
+
+// "7 of 9, 21 %".
+std::string InsideCell(int inside, int rows, double half_width) {
+  return rows == 0 ? "-"
+                   : absl::StrFormat("%d of %d, %.0f %%", inside, rows,
+                                     100 * half_width);
+}
+
+PagePart LeftOutPart(const StepSummary& summary) {
+  PagePart part = {
+      "Intervals of runs that did not shape them",
+      "left_out",
+      {"Each cell: steps inside of their 90 % interval, and its mean "
+       "half-width. As given, intervals have no number from a step. Left out: "
+       "their width is scaled so that nine of ten steps of all other models, "
+       "devices or frameworks lie inside, then those of the family are "
+       "counted. An honest interval has fewer inside than \"at least\" in one "
+       "of 40 draws."},
+      {.header = {"Kind", "At least", "As given", "Model left out",
+                  "Device left out", "Framework left out"}}};
+  for (const LeftOutSummary& kind : summary.left_out) {
+    std::vector<std::string> cells = {
+        kind.kind, kind.rows == 0 ? "-" : absl::StrCat(kind.least),
+        InsideCell(kind.inside, kind.rows, kind.half_width)};
+    for (const LeftOutSummary::Scaled& scaled : kind.left_out) {
+      cells.push_back(InsideCell(scaled.inside, kind.rows, scaled.half_width));
+    }
+    part.table.rows.push_back(std::move(cells));
+  }
+  return part;
+}
+
 std::string Memory(const StepFacts& facts) {
   if (facts.needed_bytes <= 0) return "";
   std::string text = absl::StrFormat("%.1f", facts.needed_bytes / kBytesOfGiB);
@@ -156,10 +192,7 @@ PagePart StepsPart(const PaperResult& result) {
     }
     part.table.rows.push_back(
         {row.setting, row.schedule, facts.note, row.published, row.rounded,
-         Percent(StepError(row)),
-         facts.high > 0 ? absl::StrFormat("%.4g to %.4g", facts.low, facts.high)
-                        : "",
-         Memory(facts)});
+         Percent(StepError(row)), IntervalCell(facts), Memory(facts)});
   }
   return part;
 }
@@ -254,19 +287,28 @@ PagePart ReleasesPart(const std::vector<PaperResult>& results) {
   return part;
 }
 
-PagePart ExcludedPart(const std::vector<PaperResult>& results) {
-  PagePart part = {"What does not count",
-                   "excluded",
-                   {"Older releases stand above."},
-                   {.header = {"Run", "Strategy", "Reason", "Measured",
-                               "Estimated", "Error"},
-                    .text_columns = 3}};
+PagePart ExcludedPart(const std::vector<PaperResult>& results,
+                      const StepSummary& summary) {
+  PagePart part = {
+      "What does not count",
+      "excluded",
+      {absl::StrCat("Older releases stand above. With them ",
+                    summary.excluded_rows,
+                    " steps that do not count have an interval; ",
+                    summary.excluded_inside, " of these lie inside.")},
+      {.header = {"Run", "Strategy", "Reason", "Measured", "Estimated", "Error",
+                  "Interval", "Inside"},
+       .text_columns = 3}};
   for (const PaperResult& result : results) {
     for (const Comparison& row : result.rows) {
       if (!row.step || WouldCount(row) || IsOlder(row)) continue;
       part.table.rows.push_back(
           {row.setting, row.schedule, row.step->excluded, row.published,
-           row.rounded, row.has_estimate() ? Percent(StepError(row)) : "-"});
+           row.rounded, row.has_estimate() ? Percent(StepError(row)) : "-",
+           IntervalCell(*row.step),
+           row.step->high <= 0        ? ""
+           : HalfWidthsAway(row) <= 1 ? "yes"
+                                      : "no"});
     }
   }
   return part;
@@ -321,12 +363,13 @@ std::vector<PagePart> PartsOf(const std::vector<PaperResult>& results,
     parts.push_back(OrdersPart(summary));
     parts.push_back(
         {"Intervals", "intervals", {IntervalSentence(summary)}, {}});
+    parts.push_back(LeftOutPart(summary));
     for (const PaperResult& result : results) {
       if (HasSteps(result.rows)) parts.push_back(StepsPart(result));
     }
     parts.push_back(FloorPart(results));
     parts.push_back(ReleasesPart(results));
-    parts.push_back(ExcludedPart(results));
+    parts.push_back(ExcludedPart(results, summary));
   }
   parts.push_back(TablesPart(results));
   return parts;

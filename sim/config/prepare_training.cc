@@ -193,7 +193,10 @@ absl::StatusOr<TrainingSpec> PrepareTraining(
   }
   training.plain_cross_entropy = strategy.plain_cross_entropy.value_or(false);
   training.keeps_gathered = strategy.keep_gathered.value_or(false);
-  training.stage_buffers = strategy.stage_buffers.value_or(StageBuffers::kNone);
+  if (sizes.pp > 1) {
+    training.stage_buffers =
+        strategy.stage_buffers.value_or(StageBuffers::kNone);
+  }
   training.stops_early = strategy.recompute_stops_early.value_or(false);
   training.whole_gradients =
       strategy.whole_gradients.value_or(training.whole_gradients);

@@ -391,9 +391,9 @@ RatioInterval EstimateError(const ModelSpec& model,
 RatioInterval EnergyError(const DeviceSpec& device, Precision precision) {
   const Sides sides = EnergyOf(device, precision);
   // The law was fitted to times, which go by the cube root of energies.
-  constexpr double kFitted = 3 * kFittedClock;
-  return {std::exp(-std::hypot(sides.less, kFitted)),
-          std::exp(std::hypot(sides.more, kFitted))};
+  const double fitted = 3 * kFittedClock;
+  return {std::exp(-std::hypot(sides.less, fitted)),
+          std::exp(std::hypot(sides.more, fitted))};
 }
 
 RatioInterval EstimateError(const BlockPrices& prices,
@@ -432,11 +432,6 @@ RatioInterval EstimateError(const BlockPrices& prices,
         (parts.grouped_s + parts.small_s + parts.collectives_s) / all_s;
     squares.Add(std::log1p(concerned * (load - 1) / load));
     unknown.push_back("how uneven natural routing is");
-  }
-  if (model.lora_rank > 0) {
-    unknown.push_back(
-        "what frozen weights save (steps of adapters that do not count took "
-        "less, docs/validation.md)");
   }
   const double grouped = parts.grouped_s / all_s;
   const bool on_hopper = prices.options().device.architecture == "hopper";

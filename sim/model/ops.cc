@@ -126,9 +126,7 @@ struct LossBytes {
 LossBytes LossBytesOf(const TrainingSpec& training) {
   const double element = OpsBuilder::kElement;
   if (training.fused_cross_entropy) {
-    // PyTorch's compiled loss does not overwrite its input.
-    const double gradient = training.plain_cross_entropy ? element : 0;
-    return {2 * element, 2 * element, element, 0, gradient};
+    return {2 * element, 2 * element, element, 0, 0};
   }
   if (!training.plain_cross_entropy) {
     return {3 * element + 3 * 4, element + 2 * 4, 4, element, element};

@@ -38,7 +38,7 @@ TEST_CASE("framework: torchtitan's defaults", "[config]") {
   CHECK(training.stops_early);
   CHECK(training.plain_cross_entropy);
   CHECK_FALSE(training.fused_cross_entropy);
-  CHECK(training.stage_buffers);
+  CHECK(training.stage_buffers == StageBuffers::kReceived);
   CHECK(training.execution.repeats_keys);
   CHECK_FALSE(training.keeps_gathered);
   CHECK_FALSE(run->lower.layers.reshard_after_forward);
@@ -69,7 +69,7 @@ TEST_CASE("framework: torchtitan's parallel sequences", "[config]") {
   CHECK(training.execution.context == ContextExchange::kTorchGather);
   CHECK(training.execution.context_balanced);
   CHECK(training.keeps_gathered);
-  CHECK_FALSE(training.stage_buffers);
+  CHECK(training.stage_buffers == StageBuffers::kNone);
   const std::string warnings = absl::StrJoin(run->warnings, "\n");
   INFO(warnings);
   CHECK(absl::StrContains(warnings, "strategy.context torch-gather"));

@@ -58,6 +58,12 @@ TEST_CASE("prepare: frozen weights are gathered where they are sharded",
     const double adapted = parameters(mode, ", lora_rank: 8")[0];
     CHECK(adapted > parameters(mode, "")[0]);
     CHECK(adapted < 1.2 * parameters(mode, "")[0]);
+    // Six layers of a stage: 8 (256 + 768) values beside queries, keys and
+    // values alone, in two bytes each.
+    const double qkv =
+        parameters(mode, ", lora_rank: 8, lora_qkv_only: true")[0];
+    CHECK(qkv - parameters(mode, "")[0] <
+          0.5 * (adapted - parameters(mode, "")[0]));
   }
   // Behind the first trained layer gradients flow.
   for (const char* mode : {"fsdp", "fsdp, shard_blocks: layer", "odc"}) {

@@ -361,6 +361,21 @@ TEST_CASE("users' files: planted keys of Megatron-Bridge", "[foreign]") {
                {{"system.nodes", "1"}});
 }
 
+TEST_CASE("users' files: adapters of Megatron-Bridge", "[foreign]") {
+  // All of them are the default, others than queries' have no field.
+  CheckPlanted(
+      {"recipe.yaml",
+       "model:\n  num_layers: 16\n  hidden_size: 1024\n  seq_length: 2048\n"
+       "  vocab_size: 50304\n  num_attention_heads: 16\n"
+       "train:\n  micro_batch_size: 1\npeft:\n  dim: 16\n",
+       ""},
+      {{"  target_modules: [linear_qkv]\n", kMapped, ""},
+       {"  target_modules: [linear_qkv, linear_proj, linear_fc1, linear_fc2]\n",
+        kNone, ""},
+       {"  target_modules: [linear_fc1]\n", kNot, "linear_fc1"}},
+      {{"system.nodes", "1"}});
+}
+
 TEST_CASE("users' files: planted keys of torchtitan", "[foreign]") {
   CheckPlanted(
       {"run.toml",

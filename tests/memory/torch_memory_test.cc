@@ -58,11 +58,9 @@ TEST_CASE("torch memory: a loss in parallel has a tensor for each step",
   CHECK(parallel.saved_until_backward == 4 * kLogits / 4);
   CHECK(parallel.forward_workspace == 10 * kLogits / 4);
   CHECK(parallel.backward_workspace == 12 * kLogits / 4);
-  // A compiled one has its gradient besides, a fused one overwrites.
+  // A fused one overwrites.
   training = Training(1);
   CHECK(loss(training).backward_workspace == 0);
-  training.plain_cross_entropy = true;
-  CHECK(loss(training).backward_workspace == 2 * kLogits);
 }
 
 TEST_CASE("torch memory: what is gathered for a product is kept", "[memory]") {

@@ -211,6 +211,11 @@ std::vector<BaseRun> Runs() {
        "strategy: {pp: 2, vpp: 2, dp: 4, microbatches: 4, "
        "data_parallel: fsdp}\n"
        "costs: {analytic: {}}\nengine: fast\n"},
+      {"adapters",
+       "schedule: {name: gpipe}\n"
+       "model: {preset: gpt-tiny, lora_rank: 8}\n"
+       "strategy: {pp: 1, microbatches: 4}\n"
+       "costs: {analytic: {device: h100}}\nengine: fast\n"},
       {"windows",
        "schedule: {name: gpipe}\n"
        "model: {preset: gpt-tiny, window: 32}\n"

@@ -25,7 +25,7 @@ namespace pipewright {
 
 // To be raised whenever the results of any run change: rows of other versions
 // are kept and marked, and their points are run again.
-inline constexpr int kModelVersion = 14;
+inline constexpr int kModelVersion = 15;
 
 // What all points have in common: a configuration, read with the fields of a
 // point on top. Called by threads at a time.

@@ -25,8 +25,8 @@ constexpr Factor kPlainLogit = {22, 26};
 // 1025 and 2376 us against 132 and 315 us (experiments/h100_load). [measured]
 constexpr Factor kEagerNorm = {7.8, 7.5};
 // Merges of PyTorch's ring kernel by kernel, over those of compiled code
-// (sim/model/ops_attention.cc): a cast, two differences, a product and the
-// sigmoid's copy are 38 bytes a value where 10 are needed; in B sums are copied
+// (sim/model/ops_attention.cc). In F a cast, two differences, a product and the
+// sigmoid's copy are 38 bytes a value where 10 are needed. In B sums are copied
 // into others and then joined, 50 bytes for 30. Counted. [framework source]
 constexpr Factor kEagerMerges = {38.0 / 10, 50.0 / 30};
 

@@ -365,7 +365,7 @@ void MarkSelective(const ModelSpec& model, std::vector<ModelOp>& ops) {
       const double flat = op.saved_until_backward * keys / (keys + kept);
       rerun.backward = (1 - 0.5 * few / keys) * flat;
     } else if (op.name == kContextMerges) {
-      // Of the attention, whose output is kept.
+      // A part of the attention, whose output is kept.
     } else if (IsCounted(op)) {
       double again = 0;
       for (int product = 0; product < ProductsOf(op, model); ++product) {

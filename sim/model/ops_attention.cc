@@ -121,9 +121,9 @@ void AddTorchRing(const OpsBuilder& builder, double key_value_bytes,
 }
 
 // Bytes that compiled code moves besides (_SDPAMerger, and the sums of
-// _templated_ring_attention_backward): each further part reads the fp32 sum and
-// its own result in bf16 and writes the sum; keys and values are laid out for
-// the exchange, once where they are gathered. Eager code has a kernel for each
+// _templated_ring_attention_backward). Each further part reads the fp32 sum and
+// its own result in bf16 and writes the sum. Keys and values are laid out for
+// the exchange, once if they are gathered. Eager code has a kernel for each
 // step of it (FrameworkFactor). Counted. [framework source, bytes]
 constexpr double kMerged = 4 + 2 + 4;
 constexpr double kMergedAtEnds = 2;  // the first in bf16, the last one cast

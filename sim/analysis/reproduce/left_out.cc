@@ -10,7 +10,7 @@ namespace pipewright {
 namespace {
 
 constexpr double kInside = 0.9;
-// Of honest intervals so many have fewer rows inside. [numerics]
+// Part of honest intervals that have fewer rows inside. [numerics]
 constexpr double kRarely = 0.025;
 
 const std::string& FamilyOf(const Comparison& row, StepFamily family) {

@@ -74,9 +74,8 @@ class Defaults {
   // set_requires_gradient_sync) and until then kept whole in the type of the
   // reduction (torch/distributed/fsdp,
   // FSDPParam.to_accumulated_grad_if_needed). torch.utils.checkpoint stops
-  // early unless told otherwise. torchtitan/models/llama/model.py copies keys
-  // and values for each query head (repeat_kv). In a context of several devices
-  // PyTorch gathers them and balances the load
+  // early unless told otherwise. In a context of several devices PyTorch
+  // gathers them and balances the load
   // (torch/distributed/tensor/experimental/_attention.py,
   // _ContextParallelOptions). What is gathered for a product is kept for its
   // gradient (torch/distributed/tensor/parallel/style.py, ColwiseParallel).
@@ -130,9 +129,6 @@ class Defaults {
         Set("strategy.context", strategy.context, ContextExchange::kTorchGather,
             "torch-gather");
       }
-    }
-    if (facts_.has_key_groups) {
-      Switch("strategy.repeat_keys", strategy.repeat_keys, true);
     }
     Batched();
     Stepped();

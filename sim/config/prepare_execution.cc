@@ -56,7 +56,6 @@ absl::StatusOr<Execution> PrepareExecution(const RunConfig& config) {
   }
   out.context = choice.context.value_or(out.context);
   out.context_balanced = choice.context_balanced.value_or(true);
-  out.context_balance_given = choice.context_balanced.has_value();
   out.repeats_keys = choice.repeat_keys.value_or(false);
   return out;
 }

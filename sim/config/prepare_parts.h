@@ -47,7 +47,6 @@ struct RunSizes {
 // What defaults of a framework depend on besides sizes.
 struct FrameworkFacts {
   bool has_experts = false;
-  bool has_key_groups = false;  // of query heads on a device
   // Facts of the schedule.
   bool trains = true;
   bool flushes = true;

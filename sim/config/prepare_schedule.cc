@@ -164,7 +164,6 @@ FrameworkFacts FrameworkFactsOf(const RunConfig& config, const RunSizes& sizes,
                                 const ModelSpec& model, const Schedule* read) {
   FrameworkFacts facts;
   facts.has_experts = model.has_experts();
-  facts.has_key_groups = model.HasKeyGroups(sizes.tp);
   absl::StatusOr<Schedule> built;
   if (read == nullptr) {
     if (!config.schedule.name) return facts;

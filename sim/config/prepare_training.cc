@@ -104,6 +104,7 @@ void TakeShardedLayers(const RunConfig& config, TrainingSpec* training) {
   sharded.near_group = strategy.near_group.value_or(0);
   sharded.kept = !strategy.reshard_after_forward.value_or(true);
   sharded.one_sided = odc;
+  sharded.is_fsdp2 = !odc && strategy.framework != Framework::kMegatron;
   sharded.gather_bytes = GatherBytesOf(strategy);
   // Nodes have as many at most (DGX and HGX). [data sheet]
   constexpr int kDevicesOfNode = 8;

@@ -216,6 +216,13 @@ constexpr Condition kConditions[] = {
               HasFusedExperts(*analytic, facts.run.prepared_model->training);
      },
      "if no such layer was measured in strategy.precision"},
+    {"later tokens with more work",
+     [](const Facts& facts) {
+       const auto& model = facts.run.prepared_model;
+       return model && model->spec.causal && model->spec.window == 0 &&
+              model->training.execution.context != ContextExchange::kAllToAll;
+     },
+     "where all devices of a context have as much to do"},
     {"sequence parallelism",
      [](const Facts& facts) {
        const auto& model = facts.run.prepared_model;

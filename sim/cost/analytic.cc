@@ -317,6 +317,11 @@ LoadedKernel ExchangeLoad(const AnalyticOptions& options, double alone_s,
   return {};
 }
 
+double HiddenJoules(const AnalyticOptions& options, double bytes) {
+  if (options.exchange_power == ExchangePower::kNone) return 0;
+  return Streaming(0, bytes).steady_joules;
+}
+
 }  // namespace
 
 double AloneSeconds(const OpComm& comm, double comm_s, double kernel_s) {
@@ -339,11 +344,15 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
   std::vector<double> layouts;
   std::vector<LoadedKernel> loads;
   std::vector<size_t> load_at;  // [load] op * kNumOpPasses + pass
+  // Energy of what exchanges move beside computation; the clock does not go by
+  // it, as contention was measured with its power inside.
+  std::vector<double> hidden;
   const double streamed =
       options.device.hbm_bytes_per_s * options.device.hbm_sustained;
   double exchanged_s = 0;
   bool after_norm = false;
   for (const ModelOp& op : ops) {
+    hidden.resize(kernels.size() + kNumOpPasses);
     for (int pass = 0; pass < kNumOpPasses; ++pass) {
       cut_parts.push_back(0);
       kernels.push_back(EstimateInPieces(options, own, model.causal, op,
@@ -366,22 +375,28 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
     }
     for (const OpComm& comm : op.comms) {
       const double seconds = CommSeconds(options, training, comm);
-      if (comm.beside_passes) continue;
-      const Overlap overlap = OverlapOf(options, op, comm);
       const int pass = static_cast<int>(comm.pass);
+      const size_t at = kernels.size() - kNumOpPasses + pass;
       double bytes = ExchangedBytes(options, training, comm);
+      const double all_bytes = bytes;
+      if (comm.beside_passes) {
+        hidden[at] += HiddenJoules(options, bytes);
+        continue;
+      }
+      const Overlap overlap = OverlapOf(options, op, comm);
       double alone_s = seconds;
       if (overlap.pieces > 0) {
         alone_s = seconds / overlap.pieces;
+        bytes /= overlap.pieces;
       } else if (overlap.beside && seconds > 0) {
         // Beside the kernel contention has its power inside, as measured.
-        const size_t kernel = kernels.size() - kNumOpPasses + pass;
-        alone_s = AloneSeconds(comm, seconds, kernels[kernel].seconds);
+        alone_s = AloneSeconds(comm, seconds, kernels[at].seconds);
         bytes *= alone_s / seconds;
       }
       exchanged_s += alone_s;
       loads.push_back(ExchangeLoad(options, alone_s, bytes));
-      load_at.push_back(kernels.size() - kNumOpPasses + pass);
+      load_at.push_back(at);
+      hidden[at] += HiddenJoules(options, all_bytes - bytes);
     }
     after_norm = op.kind == OpClass::kNorm;
   }
@@ -394,7 +409,7 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
   const double clock = options.silicon != nullptr && options.sustained
                            ? ClockUnder(options.device, loads, idle_s)
                            : 1;
-  std::vector<double> joules(kernels.size());
+  std::vector<double> joules = std::move(hidden);
   for (size_t index = 0; index < loads.size(); ++index) {
     joules[load_at[index]] += loads[index].Joules(clock);
   }

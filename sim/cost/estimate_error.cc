@@ -372,6 +372,11 @@ std::string UnmeasuredKind(const ModelSpec& model, const TrainingSpec& training,
     return "experts with context parallelism";
   }
   if (training.precision == Precision::kFp8Block) return "fp8 by blocks";
+  if (model.lora_rank > 0) return "adapters with frozen weights";
+  if (options.kernels != FrameworkKernels::kFused &&
+      device.architecture != "hopper") {
+    return "PyTorch's kernels on devices other than Hopper";
+  }
   if (!model.causal) return "attention without a causal mask";
   if (training.slices > 1) return "sequences in slices";
   return "";
@@ -443,15 +448,7 @@ RatioInterval EstimateError(const BlockPrices& prices,
     squares.Add(kGroupedLess * grouped, kGroupedMore * grouped);
   }
   squares.Add(0, std::log1p(kFlashPower * parts.flash_s / all_s));
-  // Balance is PyTorch's default and not in the files of its users. Without it
-  // attention takes up to (2 cp - 1) / cp times as long.
-  if (training.cp > 1 && IsTorchRing(training.execution.context) &&
-      model.causal) {
-    if (!training.execution.context_balance_given) {
-      const double more = 1 - 1.0 / training.cp;
-      squares.Add(0, std::log1p(more * parts.attention_s / all_s));
-      unknown.push_back("whether the context is balanced");
-    }
+  if (training.cp > 1 && IsTorchRing(training.execution.context)) {
     unknown.push_back("what PyTorch's ring takes besides its kernels");
   }
   squares.Add(kCasts * parts.casts_s / all_s);

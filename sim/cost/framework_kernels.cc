@@ -17,8 +17,8 @@ constexpr Factor kComplexRotary = {5.9, 5.9};
 // Bytes a logit at the memory's lasting rate: 17.4 and 18.0 ms for 16384 x
 // 128256 of them (experiments/h100_load). [measured, bytes]
 constexpr Factor kWideCrossEntropy = {24.9, 25.7};
-// What the inventory has (LossBytesOf in sim/model/ops.cc).
-// [framework source, bytes]
+// What the inventory has on one device (LossBytesOf in sim/model/ops.cc). A
+// loss in parallel has more, at the same rate. [framework source, bytes]
 constexpr Factor kFusedLogit = {4, 4};
 constexpr Factor kWideLogit = {18, 10};
 constexpr Factor kPlainLogit = {22, 26};
@@ -29,6 +29,9 @@ constexpr Factor kEagerNorm = {7.8, 7.5};
 // sigmoid's copy are 38 bytes a value where 10 are needed. In B sums are copied
 // into others and then joined, 50 bytes for 30. Counted. [framework source]
 constexpr Factor kEagerMerges = {38.0 / 10, 50.0 / 30};
+// 135 and 213 us for one of both tensors against 57 us of its traffic
+// (experiments/h100_load). [measured]
+constexpr Factor kEagerRepeats = {2.4, 3.7};
 
 }  // namespace
 
@@ -50,8 +53,11 @@ double FrameworkFactor(FrameworkKernels kernels, const DeviceSpec& device,
     case OpClass::kNorm:
       return kernels == FrameworkKernels::kEager && is_rms ? of(kEagerNorm) : 1;
     case OpClass::kElementwise:
-      if (op.name == kContextMerges) {
-        return kernels == FrameworkKernels::kEager ? of(kEagerMerges) : 1;
+      if (op.name == kContextMerges || op.name == kRepeatedKeys) {
+        return kernels != FrameworkKernels::kEager
+                   ? 1
+                   : of(op.name == kContextMerges ? kEagerMerges
+                                                  : kEagerRepeats);
       }
       return absl::StrContains(op.name, "rotary") ? of(kComplexRotary) : 1;
     default:

@@ -35,7 +35,7 @@ constexpr int64_t kChunkBytes = kMiB;
 int64_t GatheredBytes(const TrainingSpec& training, int64_t layer, int64_t head,
                       int64_t all) {
   const ShardedLayers& sharded = training.sharded;
-  const bool arrives = sharded.shard_group > 0 && !sharded.one_sided;
+  const bool arrives = sharded.shard_group > 0 && sharded.is_fsdp2;
   int64_t bytes = (sharded.kept ? all : kGatheredLayers * layer + head) +
                   (arrives ? kArrivedLayers * layer : 0);
   // What is kept whole is not gathered again, be it from near by.

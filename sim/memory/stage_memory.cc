@@ -35,9 +35,8 @@ bool SharesLayers(const TrainingSpec& training) {
   return training.sharded.shard_group > 0 && training.zero >= 3;
 }
 
-// By collectives?
 bool IsFsdp2(const TrainingSpec& training) {
-  return SharesLayers(training) && !training.sharded.one_sided;
+  return SharesLayers(training) && training.sharded.is_fsdp2;
 }
 
 // Static bytes of one op, sharded.

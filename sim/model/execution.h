@@ -78,7 +78,6 @@ struct Execution {
   // Each device has an early and a late part of a causal sequence; else they
   // are in order, and the device with the last part has most to do.
   bool context_balanced = true;
-  bool context_balance_given = false;  // by the user: it is known
   // Keys and values are copied for each query head before attention.
   bool repeats_keys = false;
   // Products of experts, their activation and casts as one kernel.

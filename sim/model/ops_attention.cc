@@ -22,7 +22,9 @@ Core CoreOf(const OpsBuilder& builder) {
   const TrainingSpec& training = builder.training();
   // All wait for the device whose queries come last: of cp parts before and at
   // its own it meets all but half of one.
-  if (model.causal && training.cp > 1 && !training.execution.context_balanced) {
+  if (model.causal && training.cp > 1 && !training.execution.context_balanced &&
+      model.window == 0 &&
+      training.execution.context != ContextExchange::kAllToAll) {
     core.scores *= 2 - 1.0 / training.cp;
   }
   // The first tokens of a sequence have fewer before them than the window.
@@ -232,8 +234,13 @@ ModelOp& AddCore(OpsBuilder& builder, double key_value_width, double rows) {
   const bool casts = flash && builder.operand_bytes() < element &&
                      builder.training().keeps_narrow_weights &&
                      !builder.training().execution.fp8_attention;
-  if (builder.training().cp > 1 || casts) op.saved_until_backward += context;
-  op.saved_until_weight = context * builder.operand_bytes() / element;
+  // Attention's own backward reads it, too.
+  const bool projected = builder.KeepsInputs(!model.lora_qkv_only);
+  if (builder.training().cp > 1 || casts || !projected) {
+    op.saved_until_backward += context;
+  }
+  op.saved_until_weight =
+      projected ? context * builder.operand_bytes() / element : 0;
   op.forward_workspace = 0;
   op.backward_workspace = queries + keys_and_values + context;
   if (builder.window() < op.n) op.window = builder.window();

@@ -63,12 +63,14 @@ ModelOp& OpsBuilder::Norm(const std::string& name, double width, double tokens,
 
 void OpsBuilder::Input(const char* name) {
   const double width = AsDouble(model_.hidden);
+  const bool kept = KeepsInputs(!model_.lora_qkv_only ||
+                                absl::string_view(name) != kFeedForwardNorm);
   if (model_.pre_norms) {
-    Norm(name, width, residual_tokens_, true);
+    Norm(name, width, residual_tokens_, kept);
     return;
   }
   Elementwise(name, 0, 0).saved_until_weight =
-      operand_bytes() * residual_tokens_ * width;
+      kept ? operand_bytes() * residual_tokens_ * width : 0;
 }
 
 void OpsBuilder::PostNorm(const std::string& name) {

@@ -79,6 +79,10 @@ class OpsBuilder {
   // All ops so far are of that part.
   void MarkAll(OpPart part);
 
+  // Does the W of a linear layer, or of adapters beside it, read its input?
+  bool KeepsInputs(bool adapted) const {
+    return !is_frozen_ || (adapted && model_.lora_rank > 0);
+  }
   size_t size() const { return ops_.size(); }
   ModelOp& At(size_t index) { return ops_[index]; }
   // The ops from `first` up to `end` are `module`, and the backward of the last

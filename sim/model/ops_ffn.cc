@@ -9,14 +9,17 @@
 namespace pipewright {
 namespace {
 
-// Keeps its input until B and its output for the W of what follows.
+// Keeps its input until B and its output for the W of what follows, if that
+// has one.
 ModelOp& AddActivation(OpsBuilder& builder, const std::string& name,
-                       double tokens, double width) {
+                       double tokens, double width, bool adapted) {
   const double output = OpsBuilder::kElement * tokens * width;
   const double input = output * (builder.model().gated ? 2 : 1);
   ModelOp& op = builder.Elementwise(name, input + output, 2 * input + output);
   op.saved_until_backward = input;
-  op.saved_until_weight = builder.operand_bytes() * tokens * width;
+  if (builder.KeepsInputs(adapted)) {
+    op.saved_until_weight = builder.operand_bytes() * tokens * width;
+  }
   op.RerunOf(Recompute::kNormActivation) = {1, 0, op.saved_until_weight};
   op.backward_workspace = input + output;
   return op;
@@ -123,7 +126,7 @@ void AddFeedForward(OpsBuilder& builder, double ffn_hidden,
       model.bias, !model.lora_qkv_only);
   if (model.gated) inputs.products = {inputs.n / 2, inputs.n / 2};
   AddActivation(builder, absl::StrCat(prefix, "activation"), builder.tokens(),
-                ffn_hidden / builder.tp());
+                ffn_hidden / builder.tp(), !model.lora_qkv_only);
   builder.Linear(absl::StrCat(prefix, "down"), ffn_hidden, hidden,
                  OpsBuilder::Split::kRow, model.bias, !model.lora_qkv_only);
 }
@@ -173,7 +176,9 @@ void AddExperts(OpsBuilder& builder) {
   dispatch.work[static_cast<int>(OpPass::kBackwardInput)] = {.bytes = summed +
                                                                       sorted};
   dispatch.chunks = sorts ? AsDouble(model.experts) : 0;
-  dispatch.saved_until_weight = builder.operand_bytes() * rows * hidden;
+  if (builder.KeepsInputs(false)) {
+    dispatch.saved_until_weight = builder.operand_bytes() * rows * hidden;
+  }
   dispatch.forward_workspace = element * rows * hidden;
   dispatch.backward_workspace = 2 * element * rows * hidden;
   AddExchange(builder, element * own_rows * hidden, true, dispatch);
@@ -187,7 +192,7 @@ void AddExperts(OpsBuilder& builder) {
   builder.Add(std::move(gate_up));
   const size_t inside = builder.size();
   ModelOp& activation =
-      AddActivation(builder, "experts activation", rows, width);
+      AddActivation(builder, "experts activation", rows, width, false);
   activation.part = OpPart::kExperts;
   if (model.gated) activation.inner = width;
   builder.Add(

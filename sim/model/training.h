@@ -72,9 +72,10 @@ enum class VocabularyPlacement : uint8_t {
 
 // Weights that are sharded and gathered layer by layer.
 struct ShardedLayers {
-  int shard_group = 0;  // replicas that shards are over (HSDP); 0: all
-  int near_group = 0;   // that keep a copy together (hpZ); 0: none
-  bool kept = false;    // from forward to backward
+  int shard_group = 0;    // replicas that shards are over (HSDP); 0: all
+  int near_group = 0;     // that keep a copy together (hpZ); 0: none
+  bool kept = false;      // from forward to backward
+  bool is_fsdp2 = false;  // PyTorch's buffers
   // Pulled and pushed (odc): bytes of a parameter on its way, and devices of a
   // node, where there are several nodes.
   bool one_sided = false;

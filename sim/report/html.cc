@@ -474,6 +474,7 @@ std::string ThroughputCard(const Throughput& throughput) {
     add("cost of 1e9 tokens", absl::StrFormat("%.2f", *cost));
   }
   if (const auto& energy = throughput.energy) {
+    add("kJ a step", absl::StrFormat("%.3g", energy->joules / 1e3));
     add("W a device", absl::StrFormat("%.0f", energy->watts_per_device));
     add("tokens a joule", absl::StrFormat("%.3g", energy->tokens_per_joule));
   }

@@ -215,7 +215,13 @@ std::optional<StepEnergy> EnergyOf(const PreparedRun& run,
   const Schedule& schedule = *run.schedule.lowered;
   const double passes =
       PassJoules(schedule, run.lower.costs, run.lower.costs.joules);
-  if (passes <= 0 || !report.throughput) return std::nullopt;
+  // Packed samples and unlike replicas are no multiple of one microbatch. In a
+  // short run no limit of power holds.
+  if (passes <= 0 || !report.throughput || run.sequences ||
+      !run.config.strategy.dp_classes.replicas.empty() ||
+      !run.costs.prices->options().sustained) {
+    return std::nullopt;
+  }
   const BlockPrices& prices = *run.costs.prices;
   const DeviceSpec& device = prices.options().device;
   const auto devices = static_cast<double>(report.throughput->devices);
@@ -241,9 +247,10 @@ std::optional<StepEnergy> EnergyOf(const PreparedRun& run,
   const double most =
       scale * priced(prices.WithPower(error.high, ExchangePower::kLimit));
   const StepInterval& step = *report.interval;
-  out.low = idle * step.low_s + least;
-  out.high = std::min(idle * step.high_s + most,
-                      devices * device.board_watts * step.high_s);
+  out.low = std::min(out.joules, idle * step.low_s + least);
+  out.high = std::max(out.joules,
+                      std::min(idle * step.high_s + most,
+                               devices * device.board_watts * step.high_s));
   return out;
 }
 
@@ -281,7 +288,13 @@ void DescribeCosts(const PreparedRun& run, Report* report) {
     DescribeOmissions(run, report);
   }
   if (!run.costs.analytic) return;
-  if (report->throughput) report->throughput->energy = EnergyOf(run, *report);
+  if (report->throughput) {
+    report->throughput->energy = EnergyOf(run, *report);
+    if (report->throughput->energy) {
+      report->not_modelled.push_back(
+          "energy of optimizer, reductions, hops and copies");
+    }
+  }
   report->costs =
       ReportCosts(*run.costs.prices, model->layout, run.lower.costs);
   DescribeOmissions(run, report);

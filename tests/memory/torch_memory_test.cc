@@ -81,6 +81,28 @@ TEST_CASE("torch memory: what is gathered for a product is kept", "[memory]") {
   CHECK(Named(layer(), "attention projection").saved_until_weight == 0);
 }
 
+TEST_CASE("torch memory: frozen layers without adapters keep no inputs",
+          "[memory]") {
+  ModelSpec model = Model();
+  const auto kept = [&](const char* name) {
+    return Named(BlockOps(model, Training(1), BlockKind::kDenseLayer), name);
+  };
+  const ModelOp attention = kept("attention");
+  const double norm = kept(kFeedForwardNorm).saved_until_weight;
+  CHECK(norm == 2.0 * kTokens * kHidden);
+  model.lora_rank = 4;
+  CHECK(kept(kFeedForwardNorm).saved_until_weight == norm);
+  CHECK(kept("activation").saved_until_weight > 0);
+  model.lora_qkv_only = true;
+  CHECK(kept("attention norm").saved_until_weight == norm);
+  CHECK(kept(kFeedForwardNorm).saved_until_weight == 0);
+  CHECK(kept("activation").saved_until_weight == 0);
+  // Attention reads its own output.
+  CHECK(kept("attention").saved_until_weight == 0);
+  CHECK(kept("attention").saved_until_backward ==
+        attention.saved_until_backward + attention.saved_until_weight);
+}
+
 // [rank] buffers of 1F1B and of two chunks a rank.
 std::vector<int64_t> Buffers(const Schedule& schedule, StageBuffers kept) {
   TrainingSpec training = Training(1);

@@ -81,6 +81,8 @@ TEST_CASE("left out: the least of an honest interval", "[papers]") {
   CHECK(LeastInside(20) == 15);
   CHECK(LeastInside(30) == 23);
   CHECK(LeastInside(0) == 0);
+  // 900 - 1.96 sqrt(90), and no probability that is too small for a number.
+  CHECK(LeastInside(1000) == 881);
 }
 
 TEST_CASE("left out: every measured step has its families", "[papers]") {

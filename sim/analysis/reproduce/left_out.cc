@@ -71,13 +71,14 @@ double ScaleOf(std::vector<double> away) {
 }
 
 int LeastInside(int rows) {
-  // Probability of so many inside, from all of them downwards.
-  double probability = std::pow(1 - kInside, rows);
+  // Logarithms of the probability that so many are inside.
+  double logarithm = rows * std::log(1 - kInside);
   double sum = 0;
-  for (int inside = 0; inside <= rows; ++inside) {
-    sum += probability;
+  for (int inside = 0; inside < rows; ++inside) {
+    sum += std::exp(logarithm);
     if (sum > kRarely) return inside;
-    probability *= (rows - inside) * kInside / ((inside + 1) * (1 - kInside));
+    logarithm +=
+        std::log((rows - inside) * kInside / ((inside + 1) * (1 - kInside)));
   }
   return rows;
 }

@@ -130,11 +130,13 @@ std::string IntervalCell(const StepFacts& facts) {
                         : "";
 }
 
-// "7 of 9, 21 %".
-std::string InsideCell(int inside, int rows, double half_width) {
-  return rows == 0 ? "-"
-                   : absl::StrFormat("%d of %d, %.0f %%", inside, rows,
-                                     100 * half_width);
+// "7 of 9, 21 %"; with "!" if fewer than the least.
+std::string InsideCell(int inside, const LeftOutSummary& kind,
+                       double half_width) {
+  return kind.rows == 0 ? "-"
+                        : absl::StrFormat(
+                              "%d of %d%s, %.0f %%", inside, kind.rows,
+                              inside < kind.least ? "!" : "", 100 * half_width);
 }
 
 PagePart LeftOutPart(const StepSummary& summary) {
@@ -146,15 +148,15 @@ PagePart LeftOutPart(const StepSummary& summary) {
        "their width is scaled so that nine of ten steps of all other models, "
        "devices or frameworks lie inside, then those of the family are "
        "counted. An honest interval has fewer inside than \"at least\" in one "
-       "of 40 draws."},
+       "of 40 draws: those are marked with \"!\"."},
       {.header = {"Kind", "At least", "As given", "Model left out",
                   "Device left out", "Framework left out"}}};
   for (const LeftOutSummary& kind : summary.left_out) {
     std::vector<std::string> cells = {
         kind.kind, kind.rows == 0 ? "-" : absl::StrCat(kind.least),
-        InsideCell(kind.inside, kind.rows, kind.half_width)};
+        InsideCell(kind.inside, kind, kind.half_width)};
     for (const LeftOutSummary::Scaled& scaled : kind.left_out) {
-      cells.push_back(InsideCell(scaled.inside, kind.rows, scaled.half_width));
+      cells.push_back(InsideCell(scaled.inside, kind, scaled.half_width));
     }
     part.table.rows.push_back(std::move(cells));
   }

@@ -99,6 +99,19 @@ TEST_CASE(
   CHECK(ring_s < 0.25 * Sum(times(apart), &OpTime::seconds, "attention"));
 }
 
+TEST_CASE("contention: fewer multiprocessors lose more of a pass", "[cost]") {
+  DeviceSpec device;
+  device.architecture = "hopper";
+  device.multiprocessors = kHopperMultiprocessors;
+  CHECK(ContentionOf(device) == Approx(kHopperContention));
+  // 78 multiprocessors (H20): 0.31 of a pass is lost.
+  device.multiprocessors = 78;
+  CHECK(ContentionOf(device) ==
+        Approx(1 / (1 - 0.1837 * 132 / 78)).margin(0.01));
+  device.architecture = "blackwell";
+  CHECK(ContentionOf(device) == kContention);
+}
+
 TEST_CASE("slowest: the energy of the slowest of several devices", "[cost]") {
   CHECK(EnergyOfSlowest(0.08, 1) == 1);
   CHECK(EnergyOfSlowest(0, 64) == 1);

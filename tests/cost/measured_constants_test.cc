@@ -1,17 +1,14 @@
-// Constants of estimates, computed again from the tables of the experiments
-// that gave them.
+// Products of shards and launches of the host, against the tables of the
+// experiments that measured them. rebuilt_constants_test.cc has the constants.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_split.h"
-#include "sim/cost/contention.h"
 #include "sim/cost/host_time.h"
 #include "sim/cost/kernel_time.h"
 #include "sim/cost/op_time.h"
@@ -25,120 +22,6 @@ namespace {
 using testing::ExperimentRow;
 using testing::ExperimentRows;
 using testing::NumberIn;
-
-// What a copy on that H100 moves, read and written (experiments/h100).
-constexpr double kStream = 3.0e12;
-
-double QuantileOf(std::vector<double> values, double part) {
-  REQUIRE_FALSE(values.empty());
-  std::sort(values.begin(), values.end());
-  return values[static_cast<size_t>(part *
-                                    static_cast<double>(values.size() - 1))];
-}
-
-double MedianOf(const std::vector<double>& values) {
-  return QuantileOf(values, 0.5);
-}
-
-// "NAME N x K x TOKENS, WAY" in the case of a weight gradient.
-TEST_CASE("measured: the part of a sum of gradients that is not hidden",
-          "[cost]") {
-  std::map<std::string, std::map<std::string, double>> products;
-  std::map<std::string, double> values;
-  for (const ExperimentRow& row :
-       ExperimentRows("torch_layers/h100_steps.csv")) {
-    if (row.at("what") != "weight gradient") continue;
-    const std::vector<std::string> parts =
-        absl::StrSplit(row.at("case"), absl::MaxSplits(", ", 1));
-    products[parts[0]][parts[1]] = NumberIn(row, "seconds");
-    const std::vector<std::string> words = absl::StrSplit(parts[0], ' ');
-    const size_t last = words.size() - 1;
-    const double tokens = std::stod(words[last]);
-    values[parts[0]] = NumberIn(row, "bytes_or_flops") / 2 / tokens;
-  }
-  CHECK(products.size() == 30);
-  std::vector<double> shares;
-  for (const auto& [name, seconds] : products) {
-    const double added_s = seconds.at("added in fp32") - seconds.at("bf16");
-    shares.push_back(added_s / (6 * values.at(name) / kStream));
-  }
-  CHECK(MedianOf(shares) == Approx(kGradientSumPart).margin(0.01));
-  std::vector<double> off;
-  off.reserve(shares.size());
-  for (const double share : shares) {
-    off.push_back(std::abs(share - kGradientSumPart));
-  }
-  CHECK(QuantileOf(off, 0.9) < kGradientSumError);
-  CHECK(QuantileOf(off, 0.9) > 0.8 * kGradientSumError);
-}
-
-TEST_CASE("measured: groups on Hopper wait for a part of their traffic",
-          "[cost]") {
-  using Key = std::tuple<std::string, std::string, std::string, std::string>;
-  std::map<Key, std::map<std::string, ExperimentRow>> groups;
-  for (const ExperimentRow& row :
-       ExperimentRows("torch_layers/h100_grouped.csv")) {
-    groups[{row.at("case"), row.at("product"), row.at("type"), row.at("pass")}]
-          [row.at("way")] = row;
-  }
-  std::vector<double> shares;
-  std::vector<double> errors;
-  for (const auto& [key, ways] : groups) {
-    const auto& [name, product, type, pass] = key;
-    const auto& forward = groups.at({name, product, type, "F"});
-    const auto one =
-        ways.contains("one") ? ways.find("one") : forward.find("one");
-    if (one == forward.end() || one == ways.end()) continue;
-    const double one_s = NumberIn(one->second, "seconds");
-    for (const char* const way : {"loop", "streams", "grouped"}) {
-      if (!ways.contains(way)) continue;
-      const ExperimentRow& row = ways.at(way);
-      const double experts = NumberIn(row, "experts");
-      const double rows = experts * NumberIn(row, "rows");
-      const double n = NumberIn(row, "n");
-      const double k = NumberIn(row, "k");
-      const double width = type == "bf16" ? 2 : 1;
-      const double weights = experts * n * k;
-      const double bytes =
-          pass == "F"   ? width * (weights + rows * k) + 2 * rows * n
-          : pass == "B" ? width * (weights + rows * n) + 2 * rows * k
-                        : width * rows * (n + k) + 2 * weights;
-      const double seconds = NumberIn(row, "seconds");
-      shares.push_back((seconds - one_s) / (bytes / kStream));
-      errors.push_back(std::abs(std::log(
-          (one_s + kHopperGroupedTraffic * bytes / kStream) / seconds)));
-    }
-  }
-  CHECK(shares.size() == 165);
-  CHECK(MedianOf(shares) == Approx(kHopperGroupedTraffic).margin(0.01));
-  CHECK(QuantileOf(errors, 0.9) == Approx(kHopperGroupedError).margin(0.01));
-}
-
-TEST_CASE("measured: layers beside a mover of data", "[cost]") {
-  double logs = 0;
-  int count = 0;
-  for (const ExperimentRow& row : ExperimentRows("beside/h100.csv")) {
-    const std::string& asked = row.at("gb_per_s_asked");
-    if (!absl::StartsWith(row.at("beside"), "llama3-8b") ||
-        row.at("blocks") != "16" || (asked != "50" && asked != "350")) {
-      continue;
-    }
-    logs += std::log(NumberIn(row, "times"));
-    ++count;
-  }
-  REQUIRE(count == 8);
-  CHECK(std::exp(logs / count) == Approx(kHopperContention).margin(0.002));
-  DeviceSpec device;
-  device.architecture = "hopper";
-  device.multiprocessors = kHopperMultiprocessors;
-  CHECK(ContentionOf(device) == Approx(kHopperContention));
-  // 78 multiprocessors (H20): 0.31 of a pass is lost.
-  device.multiprocessors = 78;
-  CHECK(ContentionOf(device) ==
-        Approx(1 / (1 - 0.1837 * 132 / 78)).margin(0.01));
-  device.architecture = "blackwell";
-  CHECK(ContentionOf(device) == kContention);
-}
 
 // Kernels of layers in PyTorch, which has five products of the input of
 // attention and of the feed-forward; profiled in short runs.
@@ -286,20 +169,6 @@ TEST_CASE("measured: a launch in a process of Megatron-LM", "[cost]") {
   }
   CHECK(1.645 * std::sqrt(squares / count) ==
         Approx(kMegatronHostError).margin(0.03));
-}
-
-TEST_CASE("measured: a sum by row numbers over its traffic", "[cost]") {
-  double sum_s = 0;
-  for (const ExperimentRow& row :
-       ExperimentRows("torch_layers/h100_second_kernels.csv")) {
-    if (absl::StartsWith(row.at("case"), "qwen3") &&
-        row.at("pass") == "forward" &&
-        absl::StrContains(row.at("kernel"), "indexFuncLargeIndex")) {
-      sum_s += NumberIn(row, "seconds");
-    }
-  }
-  const double bytes = 2 * 2.0 * 8 * 4096 * 2048;
-  CHECK(sum_s / (bytes / kStream) == Approx(kScatteredSum).epsilon(0.01));
 }
 
 }  // namespace

@@ -29,9 +29,9 @@ constexpr Factor kEagerNorm = {7.8, 7.5};
 // sigmoid's copy are 38 bytes a value where 10 are needed. In B sums are copied
 // into others and then joined, 50 bytes for 30. Counted. [framework source]
 constexpr Factor kEagerMerges = {38.0 / 10, 50.0 / 30};
-// 135 and 213 us for one of both tensors against 57 us of its traffic
+// 135 and 213 us for one of both tensors against 56 us of its traffic
 // (experiments/h100_load). [measured]
-constexpr Factor kEagerRepeats = {2.4, 3.7};
+constexpr Factor kEagerRepeats = {2.4, 3.8};
 
 }  // namespace
 

@@ -622,6 +622,9 @@ const std::map<std::string, Numbers>& AllRebuilt() {
     // 16384 tokens of 40 heads of 128, read and written in 16 bit.
     const double rotary_us = 1e6 * StreamSeconds(h100, 4.0 * 16384 * 40 * 128);
     const double stream = 1 / StreamSeconds(h100, 1);
+    // Read once, written for four query heads each.
+    const double repeats_us =
+        1e6 * StreamSeconds(h100, 5 * 2.0 * 16384 * 8 * 128);
     const double logit = stream / 1e6 / (16384.0 * 128256);
     const ExperimentRow copy = Find(kProducts, {{"kind", "copy"}})[0];
     return new std::map<std::string, Numbers>{
@@ -647,6 +650,7 @@ const std::map<std::string, Numbers>& AllRebuilt() {
          Over(Short("rotary complex"), {rotary_us, rotary_us})},
         {"kWideCrossEntropy",
          Over(Short("cross_entropy fp32"), {1 / logit, 1 / logit})},
+        {"kEagerRepeats", Over(Short("repeat_kv"), {repeats_us, repeats_us})},
         {"kEagerNorm", Over(Short("rms_norm eager"), Short("rms_norm fused"))},
         {"kOfKernel", {LaunchesOfKernel()}},
         {"kPieceForward", {Host("split in 16", "forward_us"), 16, linear_us}},

@@ -250,21 +250,23 @@ absl::Status SweepVerb::PrintResults(const SweepCounts& counts) const {
   PW_ASSIGN_OR_RETURN(const int64_t others, reader->other_versions());
   PW_ASSIGN_OR_RETURN(const int64_t rows, reader->rows());
   if (json) {
-    const Json object = {{"file", database},
-                         {"points", counts.points},
-                         {"earlier", counts.earlier},
-                         {"ok", counts.ok},
-                         {"misfit", counts.misfits},
-                         {"refused", counts.refused},
-                         {"crashed", counts.crashed},
-                         {"timeout", counts.timeouts},
-                         {"earlier_lost", counts.earlier_lost},
-                         {"rows", rows},
-                         {"rows_of_other_versions", others},
-                         {"stopped", counts.stopped},
-                         {"time_unit", own.TimeUnit()},
-                         {"notes", own.notes.ToJson()},
-                         {"refusals", own.refusals.ToJson()}};
+    const Json object = {
+        {"file", database},
+        {"shard", shard_text.empty() ? Json() : Json(ToString(shard))},
+        {"points", counts.points},
+        {"earlier", counts.earlier},
+        {"ok", counts.ok},
+        {"misfit", counts.misfits},
+        {"refused", counts.refused},
+        {"crashed", counts.crashed},
+        {"timeout", counts.timeouts},
+        {"earlier_lost", counts.earlier_lost},
+        {"rows", rows},
+        {"rows_of_other_versions", others},
+        {"stopped", counts.stopped},
+        {"time_unit", own.TimeUnit()},
+        {"notes", own.notes.ToJson()},
+        {"refusals", own.refusals.ToJson()}};
     PW_RETURN_IF_ERROR(Print(JsonText(object)));
     return verdict;
   }

@@ -88,13 +88,22 @@ struct OwnRows {
   absl::Status Verdict() const;
 };
 
+// "3/64", or what starts processes: "slurm" (an array), "mpi" (mpirun, srun).
+// Error: kInvalidArgument for --shard.
+absl::StatusOr<SweepShard> ShardOfText(const std::string& text);
+
+// `sweep merge`.
+void AddSweepMerge(CLI::App* sweep, Action* action);
+
 struct SweepVerb {
   ConfigOptions config;
   OutputFiles files;
   std::vector<std::string> axes;
   std::vector<std::string> filters;
-  int64_t seeds = 0;  // 0: not given
-  std::string database = "runs.sqlite";
+  int64_t seeds = 0;       // 0: not given
+  std::string database;    // "": given by CheckOptions
+  std::string shard_text;  // --shard; "" for none
+  SweepShard shard;
   int workers = 1;
   double timeout_s = 0;
   int retries = 2;
@@ -111,6 +120,7 @@ struct SweepVerb {
   absl::StatusOr<SweepPoints> ReadPoints(RunContext* context);
   // sweep_checks.cc
   absl::Status CheckOptions();
+  absl::Status TakeShard();
   absl::Status CheckFiles(const RunConfig& base, const SweepGrid& grid);
   absl::Status CheckColumns(const SweepPoints& points) const;
   // Warnings of seeds that change nothing.
@@ -128,7 +138,7 @@ struct SweepVerb {
   static bool NeedsNoSimgrid(const SweepPoints& points);
   absl::Status RunWith(const SweepPoints& points, Evaluator* evaluator);
   absl::Status DryRun(const SweepPoints& points);
-  absl::StatusOr<SweepCounts> RunPoints(const SweepPoints& points,
+  absl::StatusOr<SweepCounts> RunPoints(const SweepPoints& points, int64_t all,
                                         SweepStore* store,
                                         Evaluator* evaluator);
   // sweep_output.cc

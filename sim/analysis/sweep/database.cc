@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -83,6 +84,11 @@ void Statement::BindNull(int place) {
   sqlite3_bind_null(statement_, place + 1);
 }
 
+void Statement::BindColumn(int place, const Statement& from, int column) {
+  sqlite3_bind_value(statement_, place + 1,
+                     sqlite3_column_value(from.statement_, column));
+}
+
 absl::StatusOr<bool> Statement::Step() {
   const int code = sqlite3_step(statement_);
   if (code == SQLITE_ROW) return true;
@@ -153,6 +159,12 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(
   return opened;
 }
 
+void Database::Remove(const std::string& path) {
+  for (const char* end : {"", "-journal", "-wal", "-shm"}) {
+    std::remove(absl::StrCat(path, end).c_str());
+  }
+}
+
 Database::~Database() { sqlite3_close_v2(database_); }
 
 absl::Status Database::Execute(const std::string& sql) {
@@ -175,6 +187,8 @@ absl::StatusOr<int64_t> Database::Integer(absl::string_view sql) {
   PW_ASSIGN_OR_RETURN(const bool found, statement->Step());
   return found ? statement->Integer(0) : 0;
 }
+
+int64_t Database::changed() const { return sqlite3_changes(database_); }
 
 int64_t Database::last_row_id() const {
   return sqlite3_last_insert_rowid(database_);

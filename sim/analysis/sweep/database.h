@@ -30,6 +30,8 @@ class Statement {
   void BindInteger(int place, int64_t value);
   void BindReal(int place, double value);
   void BindNull(int place);
+  // What `from` has in its column; valid until its next Step.
+  void BindColumn(int place, const Statement& from, int column);
   // True: a row is there; false: none is left.
   absl::StatusOr<bool> Step();
   // Step() of what gives no rows, and Reset().
@@ -57,6 +59,8 @@ class Database {
   // opened.
   static absl::StatusOr<std::unique_ptr<Database>> Open(const std::string& path,
                                                         Mode mode);
+  // Removes the file and those that SQLite keeps beside it.
+  static void Remove(const std::string& path);
   ~Database();
   Database(const Database&) = delete;
 
@@ -67,6 +71,8 @@ class Database {
   // The one integer that `sql` gives.
   absl::StatusOr<int64_t> Integer(absl::string_view sql);
   int64_t last_row_id() const;
+  // Rows that the last INSERT, UPDATE or DELETE has changed.
+  int64_t changed() const;
   const std::string& path() const { return path_; }
 
  private:

@@ -65,6 +65,10 @@ class SweepPoints {
   // out.
   std::string AxesJson(const SweepChoices& choices) const;
 
+  // What the grid, the base, their files and kModelVersion are together, a line
+  // each: equal texts are of equal points in equal order. The shard is no part.
+  std::string GridText() const;
+
  private:
   // What a value of an axis changes.
   struct Patch {

@@ -24,7 +24,9 @@ enum class PointStatus : uint8_t {
 const char* NameOf(PointStatus status);
 
 struct PointResult {
-  PointHash hash = {};  // set by whoever stores it
+  // Set by whoever stores it: its hash, and its place in the grid (GridWalk).
+  PointHash hash = {};
+  std::optional<int64_t> place;
   PointStatus status = PointStatus::kOk;
   int exit = 0;        // what `simulate` would exit with
   std::string reason;  // "" for kOk

@@ -57,7 +57,7 @@ class SweepRun {
 
   absl::StatusOr<SweepCounts> Run() {
     while (true) {
-      Fill();
+      PW_RETURN_IF_ERROR(Fill());
       if (walked_ && evaluator_.pending() == 0) break;
       std::vector<FinishedPoint> finished;
       absl::Status status = evaluator_.Wait(0.1, &finished);
@@ -74,11 +74,11 @@ class SweepRun {
   }
 
  private:
-  void Fill() {
+  absl::Status Fill() {
     while (!walked_ && evaluator_.wants() > 0) {
-      if (!walk_.Next()) {
+      if (!walk_.NextOfShard()) {
         walked_ = true;
-        return;
+        return absl::OkStatus();
       }
       ++counts_.points;
       const PointHash hash = points_.HashAt(walk_.choices());
@@ -86,20 +86,23 @@ class SweepRun {
       if (store_.Has(hash) || !under_way_.insert(hash).second) {
         ++counts_.earlier;
         if (store_.IsLost(hash)) ++counts_.earlier_lost;
+        PW_RETURN_IF_ERROR(store_.AddKnown(walk_.place()));
         continue;
       }
       const uint64_t serial = ++serials_;
-      hash_of_serial_[serial] = hash;
+      point_of_serial_[serial] = {hash, walk_.place()};
       evaluator_.Give({.serial = serial, .choices = walk_.choices()});
     }
+    return absl::OkStatus();
   }
 
   absl::Status Take(FinishedPoint point) {
-    const auto known = hash_of_serial_.find(point.serial);
-    if (known == hash_of_serial_.end()) return absl::OkStatus();
-    point.result.hash = known->second;
-    under_way_.erase(known->second);
-    hash_of_serial_.erase(known);
+    const auto known = point_of_serial_.find(point.serial);
+    if (known == point_of_serial_.end()) return absl::OkStatus();
+    point.result.hash = known->second.first;
+    point.result.place = known->second.second;
+    under_way_.erase(point.result.hash);
+    point_of_serial_.erase(known);
     Count(point.result.status, &counts_);
     ++uncommitted_;
     return store_.Add(point.result);
@@ -131,7 +134,7 @@ class SweepRun {
   GridWalk walk_;
   bool walked_ = false;
   uint64_t serials_ = 0;
-  absl::flat_hash_map<uint64_t, PointHash> hash_of_serial_;
+  absl::flat_hash_map<uint64_t, std::pair<PointHash, int64_t>> point_of_serial_;
   absl::flat_hash_set<PointHash, FirstBytes> under_way_;
   int64_t uncommitted_ = 0;
   Clock::time_point committed_ = Clock::now();
@@ -147,12 +150,19 @@ absl::StatusOr<SweepCounts> RunSweep(const SweepPoints& points,
   return SweepRun(points, store, evaluator, watch).Run();
 }
 
+int64_t PointsOf(const SweepGrid& grid, const RunConfig& base) {
+  int64_t points = 0;
+  GridWalk walk(&grid, base);
+  while (walk.Next()) ++points;
+  return points;
+}
+
 GridCounts CountPoints(const SweepPoints& points,
                        const std::function<bool(const PointHash&)>& has) {
   GridCounts counts;
   GridWalk walk(&points.grid(), points.base());
   absl::flat_hash_set<PointHash, FirstBytes> seen;
-  while (walk.Next()) {
+  while (walk.NextOfShard()) {
     ++counts.points;
     const PointHash hash = points.HashAt(walk.choices());
     if (!has(hash) && seen.insert(hash).second) ++counts.missing;

@@ -127,7 +127,9 @@ TEST_CASE("sweep: rows are kept when they are committed", "[sweep]") {
   const std::string path = folder.Path("runs.sqlite");
   {
     const auto store = SweepStore::Open(path).value();
-    REQUIRE(store->Begin("pipewright sweep", "strategy.pp: 4").ok());
+    REQUIRE(
+        store->Begin({.command = "pipewright sweep", .base = "strategy.pp: 4"})
+            .ok());
     for (uint8_t number = 1; number <= 3; ++number) {
       REQUIRE(store->Add(ResultOf(number, ReportOfNumber(number))).ok());
       if (number == 2) REQUIRE(store->Commit().ok());

@@ -144,6 +144,14 @@ absl::StatusOr<SweepCounts> SweepVerb::RunPoints(const SweepPoints& points,
                  absl::StrCat(counts.now() + counts.earlier, " of ", own,
                               " points"));
            },
+       .finished =
+           [&](const PointResult& point) {
+             for (const std::string& text : point.warnings) {
+               SaidBy& by = warnings[text];
+               by.place = std::min(by.place, point.place.value_or(0));
+               ++by.points;
+             }
+           },
        .walked = [&](const PointHash& hash) { walked.push_back(hash); }});
 }
 
@@ -171,7 +179,8 @@ absl::Status SweepVerb::Run() {
                                .timeout_s = timeout_s,
                                .retries = retries};
   const EvaluateFunction evaluate = [&](const SweepChoices& choices) {
-    return EvaluatePoint(points, choices, &context);
+    return EvaluatePoint(points, choices, &context, /*progress=*/nullptr,
+                         keeps_reports());
   };
   // A shard needs nobody else.
   if (!ProcessGroup::Started() || !shard_text.empty()) {

@@ -83,13 +83,13 @@ void BestList::AddTo(const char* name, std::string* out) const {
   for (const auto& [order, text] : rows_) absl::StrAppend(out, text, "\n");
 }
 
-void CountedTexts::Add(const std::string& text) {
+void CountedTexts::Add(const std::string& text, int64_t points) {
   const auto [found, is_new] =
       place_.try_emplace(WithoutNumbers(text), rows_.size());
   if (is_new) rows_.push_back({text, 0, 0});
   Row& row = rows_[found->second];
-  ++row.points;
-  row.others += row.text != text;
+  row.points += points;
+  if (row.text != text) row.others += points;
 }
 
 std::vector<std::string> CountedTexts::Lines(int64_t all, size_t most) const {
@@ -196,6 +196,13 @@ absl::StatusOr<OwnRows> SweepVerb::ReadOwnRows(
   std::sort(own.begin(), own.end());
   PW_ASSIGN_OR_RETURN(const int64_t call, reader.LastSweep());
   OwnRows rows;
+  // Those of earlier calls have said theirs.
+  std::vector<std::pair<std::string, SaidBy>> said(warnings.begin(),
+                                                   warnings.end());
+  std::stable_sort(said.begin(), said.end(), [](const auto& a, const auto& b) {
+    return a.second.place < b.second.place;
+  });
+  for (const auto& [text, by] : said) rows.notes.Add(text, by.points);
   const std::string unit_of_pass = TimeUnitName(/*in_units=*/true);
   absl::Status status;
   PW_RETURN_IF_ERROR(reader.VisitHeadlines([&](const SweepHeadline& row) {
@@ -213,22 +220,12 @@ absl::StatusOr<OwnRows> SweepVerb::ReadOwnRows(
     const bool is_ok = row.status == NameOf(PointStatus::kOk);
     const bool is_best = is_ok && (by_time.Wants(row.iteration_s) ||
                                    rows.by_tokens.Wants(row.tokens_per_s));
-    // Reports take long to read: of rows that an earlier call has run, whose
-    // notes it has said, only the best.
-    const bool is_new = row.sweep == call;
-    rows.run_now += is_new;
-    if (!is_new && !is_best) return;
-    const auto found = reader.AxesAndReport(row.id);
+    rows.run_now += row.sweep == call;
+    if (!is_best) return;
+    const absl::StatusOr<Json> found = reader.AxesOf(row.id);
     status.Update(found.status());
     if (!found.ok()) return;
-    const Json* const warnings = found->second.find("warnings");
-    if (is_new && warnings != nullptr && warnings->is_array()) {
-      for (const Json& warning : *warnings) {
-        rows.notes.Add(warning.get<std::string>());
-      }
-    }
-    if (!is_best) return;
-    const std::string text = AxesText(found->first);
+    const std::string text = AxesText(*found);
     by_time.Offer(row.iteration_s, text);
     rows.by_tokens.Offer(row.tokens_per_s, text);
   }));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -45,7 +46,7 @@ class BestList {
 // one. Numbers of names count.
 class CountedTexts {
  public:
-  void Add(const std::string& text);
+  void Add(const std::string& text, int64_t points = 1);
   int64_t points() const {
     int64_t points = 0;
     for (const Row& row : rows_) points += row.points;
@@ -65,6 +66,12 @@ class CountedTexts {
   };
   std::map<std::string, size_t> place_;  // in `rows_`
   std::vector<Row> rows_;
+};
+
+// Which points say a text.
+struct SaidBy {
+  int64_t place = std::numeric_limits<int64_t>::max();  // of the first of them
+  int64_t points = 0;
 };
 
 // What the rows of this call's points say together; other rows of the file may
@@ -114,7 +121,8 @@ struct SweepVerb {
   std::string jsonl;
   std::vector<std::string> columns;
   bool all_versions = false;
-  std::vector<PointHash> walked;  // points of this call
+  std::vector<PointHash> walked;           // points of this call
+  std::map<std::string, SaidBy> warnings;  // of those that it has run
 
   absl::Status Run();
   absl::StatusOr<SweepPoints> ReadPoints(RunContext* context);
@@ -130,6 +138,10 @@ struct SweepVerb {
                                  RunContext* context);
   bool exports_only() const {
     return !csv.empty() || !jsonl.empty() || draws();
+  }
+  // Are they stored, as this call reads more of them than the headlines?
+  bool keeps_reports() const {
+    return !jsonl.empty() || !columns.empty() || draws();
   }
   bool draws() const {
     return files.wanted("--html") || files.wanted("--figure");

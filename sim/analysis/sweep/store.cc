@@ -263,8 +263,8 @@ absl::Status SweepStore::Add(const PointResult& result) {
     PW_ASSIGN_OR_RETURN(const int64_t shape, ShapeOf(result.shape));
     insert_->BindInteger(16, shape);
     insert_->BindText(17, result.leaves);
-    if (!result.time_unit.empty()) insert_->BindText(18, result.time_unit);
   }
+  if (!result.time_unit.empty()) insert_->BindText(18, result.time_unit);
   if (first_ > 0 && result.place) {
     insert_->BindInteger(20, first_ + *result.place);
   }
@@ -380,6 +380,9 @@ absl::Status AddGrid(Database* database) {
       "ALTER TABLE sweep ADD COLUMN shard INTEGER;"
       "ALTER TABLE sweep ADD COLUMN shards INTEGER;"
       "CREATE TABLE known(id INTEGER PRIMARY KEY);"
+      // Nothing looked rows up by them, and they were a fifth of a row.
+      "DROP INDEX point_by_iteration;"
+      "DROP INDEX point_by_memory;"
       "PRAGMA user_version = 4");
 }
 

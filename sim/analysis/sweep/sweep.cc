@@ -105,6 +105,7 @@ class SweepRun {
     point_of_serial_.erase(known);
     Count(point.result.status, &counts_);
     ++uncommitted_;
+    if (watch_.finished) watch_.finished(point.result);
     return store_.Add(point.result);
   }
 

@@ -33,6 +33,8 @@ struct SweepWatch {
   std::function<bool()> stops;
   // Called about as often. May be null.
   std::function<void(const SweepCounts&)> progress;
+  // Called for every point that has run, before it is stored. May be null.
+  std::function<void(const PointResult&)> finished;
   // Called for every point of the grid, those with a row too. May be null.
   std::function<void(const PointHash&)> walked;
 };

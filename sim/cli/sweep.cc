@@ -208,6 +208,7 @@ absl::Status SweepVerb::RunWith(const SweepPoints& points,
   PW_RETURN_IF_ERROR(store->Begin({.command = CommandLine(),
                                    .base = ToString(points.base()),
                                    .grid = points.GridText(),
+                                   .axes = points.AxesTable(),
                                    .points = all,
                                    .shard = points.grid().shard}));
   const absl::StatusOr<SweepCounts> counts =

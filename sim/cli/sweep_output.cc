@@ -48,14 +48,12 @@ std::string WithoutNumbers(absl::string_view text) {
   return folded;
 }
 
-std::string AxesText(const Json& axes) {
+std::string AxesText(
+    const std::vector<std::pair<std::string, SweepCell>>& axes) {
   std::string text;
-  if (!axes.is_object()) return "the only point";
-  for (const auto& [name, value] : axes.items()) {
+  for (const auto& [name, value] : axes) {
     absl::StrAppend(&text, text.empty() ? "" : ", ", name, " ",
-                    value.is_string()
-                        ? value.get<std::string>()
-                        : ToString(SweepCell::Number(value.get<double>())));
+                    ToString(value));
   }
   return text.empty() ? "the only point" : text;
 }
@@ -222,7 +220,7 @@ absl::StatusOr<OwnRows> SweepVerb::ReadOwnRows(
                                    rows.by_tokens.Wants(row.tokens_per_s));
     rows.run_now += row.sweep == call;
     if (!is_best) return;
-    const absl::StatusOr<Json> found = reader.AxesOf(row.id);
+    const auto found = reader.AxesOf(row.id);
     status.Update(found.status());
     if (!found.ok()) return;
     const std::string text = AxesText(*found);

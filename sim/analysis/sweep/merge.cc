@@ -49,6 +49,7 @@ struct ShardFile {
   std::string program;
   std::string base;
   std::string grid;
+  std::string axes;
   int64_t model_version = 0;
   int64_t first = 0;
   int64_t points = 0;
@@ -77,10 +78,11 @@ absl::StatusOr<std::unique_ptr<ShardFile>> OpenShard(const std::string& path) {
       const auto call,
       file->database->Prepare(
           "SELECT started, program, base, grid, model_version, first, points, "
-          "shard, shards, (SELECT count(*) FROM sweep WHERE grid IS NULL) FROM "
+          "shard, shards, axes, (SELECT count(*) FROM sweep WHERE grid IS "
+          "NULL) FROM "
           "sweep ORDER BY shards DESC, id"));
   PW_ASSIGN_OR_RETURN(const bool found, call->Step());
-  const bool all_have_grids = found && call->Integer(9) == 0;
+  const bool all_have_grids = found && call->Integer(10) == 0;
   PW_ASSIGN_OR_RETURN(
       const int64_t grids,
       file->database->Integer("SELECT count(DISTINCT grid) FROM sweep"));
@@ -94,6 +96,7 @@ absl::StatusOr<std::unique_ptr<ShardFile>> OpenShard(const std::string& path) {
   file->program = std::string(call->Text(1));
   file->base = std::string(call->Text(2));
   file->grid = std::string(call->Text(3));
+  file->axes = std::string(call->Text(9));
   file->model_version = call->Integer(4);
   file->first = call->Integer(5);
   file->points = call->Integer(6);
@@ -168,8 +171,8 @@ class Merge {
     PW_ASSIGN_OR_RETURN(
         const auto insert,
         out_.Prepare("INSERT INTO sweep(id, started, program, model_version, "
-                     "command, base, grid, first, points, shard, shards) "
-                     "VALUES(?,?,?,?,?,?,?,?,?,1,1)"));
+                     "command, base, grid, first, points, axes, shard, "
+                     "shards) VALUES(?,?,?,?,?,?,?,?,?,?,1,1)"));
     const std::string command = absl::StrCat(
         "pipewright sweep merge ",
         absl::StrJoin(files_, " ", [](std::string* text, const auto& file) {
@@ -184,6 +187,7 @@ class Merge {
     insert->BindText(6, first.grid);
     insert->BindInteger(7, kFirstId);
     insert->BindInteger(8, first.points);
+    insert->BindText(9, first.axes);
     return insert->Run();
   }
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "sim/base/digest.h"
 #include "sim/base/error_parts.h"
+#include "sim/base/json.h"
 #include "sim/base/status.h"
 #include "sim/config/check_texts.h"
 #include "sim/config/config_fields.h"
@@ -298,6 +299,25 @@ PointHash SweepPoints::HashAt(const SweepChoices& choices) const {
     if (choices[axis] >= 0) sum += patches_[axis][choices[axis]].hash;
   }
   return BytesOf(sum);
+}
+
+std::string SweepPoints::AxesTable() const {
+  Json table = Json::array();
+  for (const SweepAxis& axis : grid_.axes) {
+    Json values = Json::array();
+    for (const std::vector<std::string>& choice : axis.values) {
+      Json of_choice = Json::array();
+      for (const std::string& value : choice) {
+        const SweepCell cell = CellOfValue(value);
+        of_choice.push_back(cell.kind == SweepCell::Kind::kNumber
+                                ? Json(cell.number)
+                                : Json(value));
+      }
+      values.push_back(std::move(of_choice));
+    }
+    table.push_back({{"names", axis.names}, {"values", std::move(values)}});
+  }
+  return table.dump();
 }
 
 std::string SweepPoints::GridText() const {

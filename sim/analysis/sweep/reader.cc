@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "sim/analysis/sweep/leaves.h"
 #include "sim/analysis/sweep/points.h"
@@ -130,7 +131,9 @@ absl::Status SweepReader::ReadShapes() {
 absl::Status SweepReader::ReadBases() {
   PW_ASSIGN_OR_RETURN(
       const auto select,
-      database_->Prepare("SELECT id, base FROM sweep ORDER BY id"));
+      database_->Prepare("SELECT id, base, grid, axes FROM sweep ORDER BY id"));
+  // The first call of a grid has its axes.
+  std::map<std::string, std::shared_ptr<const Json>> axes_of_grid;
   while (true) {
     PW_ASSIGN_OR_RETURN(const bool found, select->Step());
     if (!found) return absl::OkStatus();
@@ -139,6 +142,13 @@ absl::Status SweepReader::ReadBases() {
     base_of_sweep_[select->Integer(0)] =
         static_cast<int>(known - bases_.begin());
     if (known == bases_.end()) bases_.push_back(std::move(base));
+    if (select->IsNull(2)) continue;
+    auto& axes = axes_of_grid[std::string(select->Text(2))];
+    if (axes == nullptr) {
+      axes = std::make_shared<const Json>(
+          ParseJson(select->Text(3)).value_or(Json()));
+    }
+    axes_of_sweep_[select->Integer(0)] = axes;
   }
 }
 
@@ -158,17 +168,36 @@ absl::StatusOr<std::set<int>> SweepReader::BasesInUse() const {
 }
 
 absl::StatusOr<std::vector<std::string>> SweepReader::Axes() const {
+  // One row of each call tells the axes of all of a grid; rows of older
+  // versions tell their own.
   PW_ASSIGN_OR_RETURN(
       const auto select,
-      database_->Prepare("SELECT k.key FROM point p, json_each(p.axes) k GROUP "
-                         "BY k.key ORDER BY min(p.model_version <> ?), "
-                         "min(k.id), min(p.id)"));
+      database_->Prepare(
+          "SELECT axes, sweep FROM (SELECT axes, sweep, min(id) AS first, "
+          "model_version <> ? AS old FROM point GROUP BY sweep, old, CASE WHEN "
+          "axes LIKE '{%' THEN (SELECT group_concat(key) FROM json_each(axes)) "
+          "END) ORDER BY old, first"));
   select->BindInteger(0, kModelVersion);
   std::vector<std::string> names;
+  std::set<std::string> seen;
+  const auto add = [&](const std::string& name) {
+    if (seen.insert(name).second) names.push_back(name);
+  };
   while (true) {
     PW_ASSIGN_OR_RETURN(const bool found, select->Step());
     if (!found) return names;
-    names.emplace_back(select->Text(0));
+    const auto table = axes_of_sweep_.find(select->Integer(1));
+    if (absl::StartsWith(select->Text(0), "[") &&
+        table != axes_of_sweep_.end()) {
+      for (const Json& axis : *table->second) {
+        for (const Json& name : axis["names"]) add(name.get<std::string>());
+      }
+      continue;
+    }
+    for (const auto& [name, cell] :
+         AxesOfText(select->Text(0), select->Integer(1))) {
+      add(name);
+    }
   }
 }
 
@@ -248,12 +277,7 @@ absl::Status SweepReader::Visit(
     row.time_unit = std::string(select->Text(11));
     const auto base = base_of_sweep_.find(select->Integer(10));
     if (base != base_of_sweep_.end()) row.base = base->second;
-    const absl::StatusOr<Json> values = ParseJson(select->Text(7));
-    if (values.ok() && values->is_object()) {
-      for (const auto& [name, value] : values->items()) {
-        row.axes.emplace_back(name, CellOfJson(value));
-      }
-    }
+    row.axes = AxesOfText(select->Text(7), select->Integer(10));
     const auto shape = shapes_.find(select->Integer(8));
     const bool is_stored = shape != shapes_.end();
     Json leaves;
@@ -386,13 +410,41 @@ absl::StatusOr<int64_t> SweepReader::LastSweep() const {
   return database_->Integer("SELECT coalesce(max(id), 0) FROM sweep");
 }
 
-absl::StatusOr<Json> SweepReader::AxesOf(int64_t id) const {
+std::vector<std::pair<std::string, SweepCell>> SweepReader::AxesOfText(
+    absl::string_view text, int64_t sweep) const {
+  std::vector<std::pair<std::string, SweepCell>> axes;
+  const Json row = ParseJson(text).value_or(Json());
+  // Rows of older versions have names and values.
+  if (row.is_object()) {
+    for (const auto& [name, value] : row.items()) {
+      axes.emplace_back(name, CellOfJson(value));
+    }
+  }
+  const auto table = axes_of_sweep_.find(sweep);
+  if (!row.is_array() || table == axes_of_sweep_.end()) return axes;
+  const Json& of = *table->second;
+  for (size_t axis = 0; axis < std::min(row.size(), of.size()); ++axis) {
+    const auto choice = row[axis].get<int64_t>();
+    const Json& values = of[axis]["values"];
+    if (choice < 0 || choice >= static_cast<int64_t>(values.size())) continue;
+    const Json& names = of[axis]["names"];
+    for (size_t name = 0; name < names.size(); ++name) {
+      axes.emplace_back(names[name].get<std::string>(),
+                        CellOfJson(values[choice][name]));
+    }
+  }
+  return axes;
+}
+
+absl::StatusOr<std::vector<std::pair<std::string, SweepCell>>>
+SweepReader::AxesOf(int64_t id) const {
   PW_ASSIGN_OR_RETURN(
       const auto select,
-      database_->Prepare("SELECT axes FROM point WHERE id = ?"));
+      database_->Prepare("SELECT axes, sweep FROM point WHERE id = ?"));
   select->BindInteger(0, id);
   PW_ASSIGN_OR_RETURN(const bool found, select->Step());
-  return found ? ParseJson(select->Text(0)).value_or(Json()) : Json();
+  std::vector<std::pair<std::string, SweepCell>> none;
+  return found ? AxesOfText(select->Text(0), select->Integer(1)) : none;
 }
 
 absl::StatusOr<int64_t> SweepReader::other_versions() const {

@@ -91,7 +91,8 @@ class SweepReader {
   // The last call that wrote into the file.
   absl::StatusOr<int64_t> LastSweep() const;
   // Axes of the row with this id.
-  absl::StatusOr<Json> AxesOf(int64_t id) const;
+  absl::StatusOr<std::vector<std::pair<std::string, SweepCell>>> AxesOf(
+      int64_t id) const;
 
   // How many rows are of another model version; of this one.
   absl::StatusOr<int64_t> other_versions() const;
@@ -114,12 +115,16 @@ class SweepReader {
   absl::Status ReadBases();
 
   absl::StatusOr<PointResult> Again(const SweepRow& row) const;
+  // Of the column `axes` of a row of this sweep.
+  std::vector<std::pair<std::string, SweepCell>> AxesOfText(
+      absl::string_view text, int64_t sweep) const;
 
   std::unique_ptr<Database> database_;
   std::unique_ptr<RunContext> context_ = std::make_unique<RunContext>();
   std::map<int64_t, Json> shapes_;
   std::vector<std::string> bases_;
   std::map<int64_t, int> base_of_sweep_;
+  std::map<int64_t, std::shared_ptr<const Json>> axes_of_sweep_;
 };
 
 }  // namespace pipewright

@@ -36,7 +36,8 @@ struct PointResult {
   std::string reason;  // "" for kOk
   std::string engine;
   std::optional<int64_t> seed;
-  std::string axes;  // JSON
+  // SweepPoints::AxesJson(), or stored the numbers of its values, "[0,2,-1]".
+  std::string axes;
   std::optional<bool> fits;
   // "s" or "unit" (TimeUnitName); "" without a report.
   std::string time_unit;

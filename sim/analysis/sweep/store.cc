@@ -55,15 +55,13 @@ std::string WhyOtherGrid(absl::string_view one, absl::string_view other) {
   const std::vector<absl::string_view> others = absl::StrSplit(other, '\n');
   for (size_t line = 0; line < std::max(lines.size(), others.size()); ++line) {
     const auto at = [line](const std::vector<absl::string_view>& of) {
-      return line < of.size() && !of[line].empty() ? of[line] : "nothing";
+      // The last line is of all that the others do not show.
+      return line + 2 < of.size() ? of[line] : "nothing";
     };
     if (at(lines) == at(others)) continue;
-    if (absl::StartsWith(at(lines), "contents ") &&
-        absl::StartsWith(at(others), "contents ")) {
-      return "the base differs, or what a file of it holds";
-    }
     return absl::StrCat("'", at(lines), "' and '", at(others), "'");
   }
+  if (one != other) return "the base differs, or what a file of it holds";
   return "the same";
 }
 
@@ -164,11 +162,14 @@ absl::Status SweepStore::FindPlaces(const SweepCall& call) {
           absl::StrCat("--shard ", ToString(shard), ", or another file"));
     }
     if (call.shard.count > 1 && (shard != call.shard || grid != call.grid)) {
-      return refused(absl::StrCat("has rows of another sweep (",
-                                  WhyOtherGrid(grid, call.grid), ")"),
+      return refused(grid == call.grid
+                         ? "has the whole sweep"
+                         : absl::StrCat("has rows of another sweep (",
+                                        WhyOtherGrid(grid, call.grid), ")"),
                      "a file that only this shard writes");
     }
     if (!grid.empty() && grid == call.grid) first_ = select->Integer(1);
+    knows_axes_ |= grid == call.grid;
     free = std::max(free, select->Integer(1) + select->Integer(2));
   }
   if (first_ == 0) first_ = free;
@@ -177,13 +178,15 @@ absl::Status SweepStore::FindPlaces(const SweepCall& call) {
 
 absl::Status SweepStore::Begin(const SweepCall& call) {
   first_ = 0;
+  knows_axes_ = false;
   is_shard_ = call.shard.count > 1;
   if (!call.grid.empty()) PW_RETURN_IF_ERROR(FindPlaces(call));
   PW_ASSIGN_OR_RETURN(
       const auto insert,
       database_->Prepare(
           "INSERT INTO sweep(started, program, model_version, command, base, "
-          "grid, first, points, shard, shards) VALUES(?,?,?,?,?,?,?,?,?,?)"));
+          "grid, first, points, shard, shards, axes) "
+          "VALUES(?,?,?,?,?,?,?,?,?,?,?)"));
   const std::string now = UtcNow();
   insert->BindText(0, now);
   insert->BindText(1, kVersion);
@@ -196,6 +199,8 @@ absl::Status SweepStore::Begin(const SweepCall& call) {
     insert->BindInteger(7, call.points);
     insert->BindInteger(8, call.shard.number);
     insert->BindInteger(9, call.shard.count);
+    // Once for all calls of a grid.
+    if (!knows_axes_) insert->BindText(10, call.axes);
   }
   PW_RETURN_IF_ERROR(insert->Run());
   sweep_ = database_->last_row_id();
@@ -370,8 +375,8 @@ absl::Status AddTimeUnit(Database* database) {
       "PRAGMA user_version = 3"));
 }
 
-// 3 -> 4: which grid and which part of it a call has run, and the points of a
-// shard that are another one of it.
+// 3 -> 4: which grid and which part of it a call has run, its axes, and the
+// points of a shard that are another one of it.
 absl::Status AddGrid(Database* database) {
   return database->Execute(
       "ALTER TABLE sweep ADD COLUMN grid TEXT;"
@@ -379,6 +384,7 @@ absl::Status AddGrid(Database* database) {
       "ALTER TABLE sweep ADD COLUMN points INTEGER;"
       "ALTER TABLE sweep ADD COLUMN shard INTEGER;"
       "ALTER TABLE sweep ADD COLUMN shards INTEGER;"
+      "ALTER TABLE sweep ADD COLUMN axes TEXT;"
       "CREATE TABLE known(id INTEGER PRIMARY KEY);"
       // Nothing looked rows up by them, and they were a fifth of a row.
       "DROP INDEX point_by_iteration;"

@@ -41,6 +41,7 @@ struct SweepCall {
   std::string command;
   std::string base;    // a line a field
   std::string grid;    // SweepPoints::GridText(); "": rows have no places
+  std::string axes;    // SweepPoints::AxesTable(), which numbers of rows are of
   int64_t points = 0;  // of the whole grid
   SweepShard shard;
 };
@@ -73,6 +74,8 @@ class SweepStore {
   absl::Status Add(const PointResult& result);
   // A point that has a row already; a shard keeps that it is done.
   absl::Status AddKnown(int64_t place);
+  // Has the call a grid, so that axes are numbers of its values?
+  bool has_places() const { return first_ > 0; }
   absl::Status Commit();
   int64_t rows() const { return static_cast<int64_t>(known_.size()); }
 
@@ -100,6 +103,7 @@ class SweepStore {
   int64_t sweep_ = 0;
   int64_t first_ = 0;  // id of the grid's first point; 0: ids as they come
   bool is_shard_ = false;
+  bool knows_axes_ = false;
   bool open_ = false;  // a transaction
 };
 

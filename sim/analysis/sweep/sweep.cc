@@ -6,6 +6,8 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "sim/base/status.h"
 
 namespace pipewright {
@@ -90,7 +92,7 @@ class SweepRun {
         continue;
       }
       const uint64_t serial = ++serials_;
-      point_of_serial_[serial] = {hash, walk_.place()};
+      point_of_serial_[serial] = {hash, walk_.place(), walk_.choices()};
       evaluator_.Give({.serial = serial, .choices = walk_.choices()});
     }
     return absl::OkStatus();
@@ -99,8 +101,13 @@ class SweepRun {
   absl::Status Take(FinishedPoint point) {
     const auto known = point_of_serial_.find(point.serial);
     if (known == point_of_serial_.end()) return absl::OkStatus();
-    point.result.hash = known->second.first;
-    point.result.place = known->second.second;
+    point.result.hash = known->second.hash;
+    point.result.place = known->second.place;
+    // A tenth of the text.
+    if (store_.has_places()) {
+      point.result.axes =
+          absl::StrCat("[", absl::StrJoin(known->second.choices, ","), "]");
+    }
     under_way_.erase(point.result.hash);
     point_of_serial_.erase(known);
     Count(point.result.status, &counts_);
@@ -128,6 +135,12 @@ class SweepRun {
     return counts_.stopped;
   }
 
+  struct Given {
+    PointHash hash = {};
+    int64_t place = 0;
+    SweepChoices choices;
+  };
+
   const SweepPoints& points_;
   SweepStore& store_;
   Evaluator& evaluator_;
@@ -135,7 +148,7 @@ class SweepRun {
   GridWalk walk_;
   bool walked_ = false;
   uint64_t serials_ = 0;
-  absl::flat_hash_map<uint64_t, std::pair<PointHash, int64_t>> point_of_serial_;
+  absl::flat_hash_map<uint64_t, Given> point_of_serial_;
   absl::flat_hash_set<PointHash, FirstBytes> under_way_;
   int64_t uncommitted_ = 0;
   Clock::time_point committed_ = Clock::now();

@@ -1,5 +1,6 @@
 // Shards of a sweep: together they are the sweep, row by row, and what is
-// missing, foreign, twice or damaged is named.
+// missing, foreign, twice or damaged is named. What a row takes, and what of a
+// report is computed again.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include <cstdio>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -297,6 +299,98 @@ TEST_CASE("sweep: merge refuses what is not a shard of the sweep", "[sweep]") {
   CHECK(run.exit_code == 2);
   CHECK(absl::StrContains(run.err, "is there already"));
   Runs(Grid(there, {"--shard", "3/3"}));
+}
+
+// Rows of two files are of other calls, and one of them stores reports.
+TEST_CASE("sweep: reports that are not stored are computed again", "[sweep]") {
+  const TemporaryFolder folder;
+  const std::string slim = folder.Path("slim.sqlite");
+  const std::string full = folder.Path("full.sqlite");
+  const std::string stored = folder.Path("stored.csv");
+  const std::string again = folder.Path("again.csv");
+  const Words model = {
+      "sweep",          "gpt-tiny",
+      "--system",       "dgx-h100",
+      "--microbatches", "8",
+      "--sweep",        "strategy.pp=1,2,4",
+      "--sweep",        "system.memory=1MiB,80GiB",
+      "--sweep",        "strategy.vpp=1,2 when strategy.pp > 1",
+      "--jitter",       "3%",
+      "--seeds",        "2"};
+  const std::string columns =
+      "strategy.pp,strategy.vpp,costs.seed,iteration_s,tokens_per_s,"
+      "peak_memory_bytes.max,peak_memory_bytes.0,ranks.1.idle_s,busy_s.mean,"
+      "fits";
+  Runs(Plus(model, {"-o", slim, "-j", "2"}));
+  Runs(Plus(model, {"-o", full, "--columns", columns, "--csv", stored}));
+  const auto reports = [](const std::string& path) {
+    const auto database = Database::Open(path, Database::Mode::kRead).value();
+    return database->Integer("SELECT count(leaves) FROM point").value();
+  };
+  CHECK(reports(slim) == 0);
+  CHECK(reports(full) > 0);
+  Runs({"sweep", "-o", slim, "--columns", columns, "--csv", again});
+  CHECK(TextOf(again) == TextOf(stored));
+  CHECK(absl::StrContains(TextOf(again), "busy_s.mean"));
+  const std::string lines = folder.Path("rows.jsonl");
+  for (const auto& [path, csv] :
+       {std::pair(slim, &again), std::pair(full, &stored)}) {
+    Runs({"sweep", "-o", path, "--csv", *csv, "--jsonl", lines});
+  }
+  CHECK(TextOf(again) == TextOf(stored));
+  // A column that no report has.
+  const BinaryResult run = RunBinary(
+      {"sweep", "-o", slim, "--columns", "busy_s.most", "--csv", again});
+  CHECK(run.exit_code == 2);
+  CHECK(absl::StrContains(run.err, "busy_s.most"));
+}
+
+TEST_CASE("sweep: a report of a file that has changed is not computed again",
+          "[sweep]") {
+  const TemporaryFolder folder;
+  const std::string path = folder.Path("runs.sqlite");
+  const auto schedule = [&folder](const char* order) {
+    return folder.Write("a.sched",
+                        absl::StrCat("pipewright-schedule 1\n"
+                                     "pp 1 vpp 1 microbatches 2 slices 1 "
+                                     "replicas 1 placement plain\n0: ",
+                                     order, "\n"));
+  };
+  Runs({"sweep", "--schedule", schedule("F0 F1 BW0 BW1"), "--forward", "1ms",
+        "--backward", "2ms", "--sweep", "costs.p2p=0ms,1ms", "-o", path});
+  const Words lists = {"sweep",
+                       "-o",
+                       path,
+                       "--columns",
+                       "ranks.0.idle_s",
+                       "--csv",
+                       folder.Path("a.csv")};
+  Runs(lists);
+  schedule("F0 BW0 F1 BW1");
+  const BinaryResult run = RunBinary(lists);
+  INFO(run.err);
+  CHECK(run.exit_code == 2);
+  CHECK(absl::StrContains(run.err, "cannot be computed again"));
+}
+
+// docs/sweep.md, The file: what a row takes.
+TEST_CASE("sweep: a row of the default columns takes 120 bytes", "[sweep]") {
+  const TemporaryFolder folder;
+  const std::string path = folder.Path("runs.sqlite");
+  Runs({"sweep", "--schedule", "1f1b", "--forward", "1ms", "--backward", "2ms",
+        "--microbatches", "8", "--sweep", "costs.p2p=0us..499us+1us", "--sweep",
+        "strategy.pp=2..11", "-o", path, "-j", "2"});
+  const auto database = Database::Open(path, Database::Mode::kRead).value();
+  const int64_t bytes =
+      database
+          ->Integer(
+              "SELECT page_count * page_size FROM pragma_page_count, "
+              "pragma_page_size")
+          .value();
+  const int64_t rows = database->Integer("SELECT count(*) FROM point").value();
+  REQUIRE(rows == 5000);
+  INFO(bytes << " bytes");
+  CHECK(bytes <= 120 * rows);
 }
 
 TEST_CASE("sweep: a shard's file is that shard's alone", "[sweep]") {

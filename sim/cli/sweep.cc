@@ -159,6 +159,10 @@ absl::Status SweepVerb::Run() {
   PW_RETURN_IF_ERROR(CheckOptions());
   RunContext context;
   PW_ASSIGN_OR_RETURN(const SweepPoints points, ReadPoints(&context));
+  // One of an older version is brought up to date before it is read.
+  if (SweepReader::HasFile(database) && !SweepReader::Open(database).ok()) {
+    PW_RETURN_IF_ERROR(SweepStore::Open(database).status());
+  }
   if (points.grid().axes.empty()) {
     PW_RETURN_IF_ERROR(Export());
     return json ? PrintStatuses() : absl::OkStatus();

@@ -188,8 +188,6 @@ absl::StatusOr<int64_t> Database::Integer(absl::string_view sql) {
   return found ? statement->Integer(0) : 0;
 }
 
-int64_t Database::changed() const { return sqlite3_changes(database_); }
-
 int64_t Database::last_row_id() const {
   return sqlite3_last_insert_rowid(database_);
 }

@@ -71,8 +71,6 @@ class Database {
   // The one integer that `sql` gives.
   absl::StatusOr<int64_t> Integer(absl::string_view sql);
   int64_t last_row_id() const;
-  // Rows that the last INSERT, UPDATE or DELETE has changed.
-  int64_t changed() const;
   const std::string& path() const { return path_; }
 
  private:

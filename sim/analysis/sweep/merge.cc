@@ -11,6 +11,7 @@
 #include <queue>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "sim/analysis/sweep/database.h"
@@ -24,6 +25,7 @@ namespace pipewright {
 namespace {
 
 // Columns of kPointColumns.
+constexpr int kHashColumn = 0;
 constexpr int kSweepColumn = 2;
 constexpr int kStatusColumn = 3;
 constexpr int kShapeColumn = 16;
@@ -154,7 +156,7 @@ class Merge {
     PW_ASSIGN_OR_RETURN(
         insert_,
         out_.Prepare(absl::StrCat(
-            "INSERT OR IGNORE INTO point(", kPointColumns,
+            "INSERT INTO point(", kPointColumns,
             ", id) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)")));
     PW_RETURN_IF_ERROR(AddRows());
     for (const auto& file : files_) PW_RETURN_IF_ERROR(TakeKnown(*file));
@@ -228,6 +230,14 @@ class Merge {
   }
 
   absl::Status AddRow(int64_t place, ShardFile* file) {
+    // One process runs equal points once, the first of them.
+    PointHash hash = {};
+    const absl::string_view bytes = file->rows->Text(kHashColumn);
+    std::memcpy(hash.data(), bytes.data(), std::min(bytes.size(), hash.size()));
+    if (!seen_.insert(hash).second) {
+      ++counts_.repeated;
+      return absl::OkStatus();
+    }
     for (int column = 0; column < kColumns; ++column) {
       insert_->BindColumn(column, *file->rows, column);
     }
@@ -239,11 +249,6 @@ class Merge {
     }
     insert_->BindInteger(kColumns, kFirstId + place);
     PW_RETURN_IF_ERROR(insert_->Run());
-    // One process runs equal points once, the first of them.
-    if (out_.changed() == 0) {
-      ++counts_.repeated;
-      return absl::OkStatus();
-    }
     ++counts_.rows;
     ++counts_.statuses[std::string(file->rows->Text(kStatusColumn))];
     return absl::OkStatus();
@@ -315,6 +320,7 @@ class Merge {
   std::vector<std::unique_ptr<ShardFile>> files_;
   Database& out_;
   std::unique_ptr<Statement> insert_;
+  absl::flat_hash_set<PointHash> seen_;
   std::vector<bool> done_;  // by the point's place in the grid
   MergeCounts counts_;
 };

@@ -110,6 +110,8 @@ absl::Status SweepStore::Start() {
       insert_known_,
       database_->Prepare("INSERT OR IGNORE INTO known(id) SELECT ?1 WHERE NOT "
                          "EXISTS(SELECT 1 FROM point WHERE id = ?1)"));
+  PW_ASSIGN_OR_RETURN(remove_,
+                      database_->Prepare("DELETE FROM point WHERE id = ?"));
   PW_ASSIGN_OR_RETURN(
       find_shape_, database_->Prepare("SELECT id FROM shape WHERE digest = ?"));
   PW_ASSIGN_OR_RETURN(
@@ -117,8 +119,8 @@ absl::Status SweepStore::Start() {
       database_->Prepare("INSERT INTO shape(digest, tree) VALUES(?, ?)"));
   PW_ASSIGN_OR_RETURN(
       const auto hashes,
-      database_->Prepare("SELECT hash, status IN ('crashed', 'timeout') FROM "
-                         "point WHERE model_version = ?"));
+      database_->Prepare("SELECT hash, status IN ('crashed', 'timeout'), id "
+                         "FROM point WHERE model_version = ?"));
   hashes->BindInteger(0, kModelVersion);
   while (true) {
     PW_ASSIGN_OR_RETURN(const bool found, hashes->Step());
@@ -127,7 +129,7 @@ absl::Status SweepStore::Start() {
     PointHash hash;
     if (bytes.size() != hash.size()) continue;
     std::memcpy(hash.data(), bytes.data(), hash.size());
-    known_.insert(hash);
+    known_[hash] = hashes->Integer(2);
     if (hashes->Integer(1) != 0) lost_.insert(hash);
   }
   return absl::OkStatus();
@@ -208,7 +210,7 @@ absl::Status SweepStore::Begin(const SweepCall& call) {
 }
 
 void SweepStore::ForgetLost() {
-  for (const PointHash& hash : lost_) known_.erase(hash);
+  forgotten_ = std::move(lost_);
   lost_.clear();
 }
 
@@ -273,8 +275,14 @@ absl::Status SweepStore::Add(const PointResult& result) {
   if (first_ > 0 && result.place) {
     insert_->BindInteger(20, first_ + *result.place);
   }
+  const auto [known, is_new] = known_.try_emplace(result.hash, 0);
+  if (!is_new) {
+    remove_->BindInteger(0, known->second);
+    PW_RETURN_IF_ERROR(remove_->Run());
+    forgotten_.erase(result.hash);
+  }
   PW_RETURN_IF_ERROR(insert_->Run());
-  known_.insert(result.hash);
+  known->second = database_->last_row_id();
   return absl::OkStatus();
 }
 
@@ -376,9 +384,10 @@ absl::Status AddTimeUnit(Database* database) {
 }
 
 // 3 -> 4: which grid and which part of it a call has run, its axes, and the
-// points of a shard that are another one of it.
+// points of a shard that are another one of it. Indexes go: they were a third
+// of a row, and nothing looked rows up by them.
 absl::Status AddGrid(Database* database) {
-  return database->Execute(
+  return database->Execute(absl::StrCat(
       "ALTER TABLE sweep ADD COLUMN grid TEXT;"
       "ALTER TABLE sweep ADD COLUMN first INTEGER;"
       "ALTER TABLE sweep ADD COLUMN points INTEGER;"
@@ -386,10 +395,20 @@ absl::Status AddGrid(Database* database) {
       "ALTER TABLE sweep ADD COLUMN shards INTEGER;"
       "ALTER TABLE sweep ADD COLUMN axes TEXT;"
       "CREATE TABLE known(id INTEGER PRIMARY KEY);"
-      // Nothing looked rows up by them, and they were a fifth of a row.
-      "DROP INDEX point_by_iteration;"
-      "DROP INDEX point_by_memory;"
-      "PRAGMA user_version = 4");
+      "CREATE TABLE slim("
+      "id INTEGER PRIMARY KEY, hash BLOB NOT NULL, model_version INTEGER NOT "
+      "NULL, sweep INTEGER NOT NULL REFERENCES sweep(id), status TEXT NOT "
+      "NULL, exit INTEGER NOT NULL, reason TEXT, engine TEXT NOT NULL, seed "
+      "INTEGER, axes TEXT NOT NULL, fits INTEGER, iteration_s REAL, "
+      "tokens_per_s REAL, peak_memory_bytes REAL, bubble_global REAL, "
+      "bubble_per_rank REAL, mfu REAL, shape INTEGER REFERENCES shape(id), "
+      "leaves TEXT, time_unit TEXT, iteration_units REAL);"
+      "INSERT INTO slim(",
+      kPointColumns, ", id) SELECT ", kPointColumns,
+      ", id FROM point;"
+      "DROP TABLE point;"
+      "ALTER TABLE slim RENAME TO point;"
+      "PRAGMA user_version = 4"));
 }
 
 absl::Status NotASweep(const std::string& path, absl::string_view what) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -64,7 +65,9 @@ class SweepStore {
   // one of the file and the call is a shard, or both are and not the same.
   absl::Status Begin(const SweepCall& call);
   // Is there a row of this model version?
-  bool Has(const PointHash& hash) const { return known_.contains(hash); }
+  bool Has(const PointHash& hash) const {
+    return known_.contains(hash) && !forgotten_.contains(hash);
+  }
   // One that crashed or timed out?
   bool IsLost(const PointHash& hash) const { return lost_.contains(hash); }
   // Forgets rows of this model version that crashed or timed out, so that their
@@ -77,7 +80,9 @@ class SweepStore {
   // Has the call a grid, so that axes are numbers of its values?
   bool has_places() const { return first_ > 0; }
   absl::Status Commit();
-  int64_t rows() const { return static_cast<int64_t>(known_.size()); }
+  int64_t rows() const {
+    return static_cast<int64_t>(known_.size() - forgotten_.size());
+  }
 
  private:
   struct HashOfPointHash {
@@ -95,11 +100,14 @@ class SweepStore {
   std::unique_ptr<Database> database_;
   std::unique_ptr<Statement> insert_;
   std::unique_ptr<Statement> insert_known_;
+  std::unique_ptr<Statement> remove_;
   std::unique_ptr<Statement> find_shape_;
   std::unique_ptr<Statement> insert_shape_;
-  absl::flat_hash_set<PointHash, HashOfPointHash> known_;
+  // By id. The table has no index of hashes, which would be a fifth of it.
+  absl::flat_hash_map<PointHash, int64_t, HashOfPointHash> known_;
   absl::flat_hash_set<PointHash, HashOfPointHash> lost_;
-  std::map<std::string, int64_t> shapes_;  // by digest
+  absl::flat_hash_set<PointHash, HashOfPointHash> forgotten_;  // that were lost
+  std::map<std::string, int64_t> shapes_;                      // by digest
   int64_t sweep_ = 0;
   int64_t first_ = 0;  // id of the grid's first point; 0: ids as they come
   bool is_shard_ = false;

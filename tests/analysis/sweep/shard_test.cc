@@ -374,7 +374,7 @@ TEST_CASE("sweep: a report of a file that has changed is not computed again",
 }
 
 // docs/sweep.md, The file: what a row takes.
-TEST_CASE("sweep: a row of the default columns takes 120 bytes", "[sweep]") {
+TEST_CASE("sweep: a row of the default columns takes 100 bytes", "[sweep]") {
   const TemporaryFolder folder;
   const std::string path = folder.Path("runs.sqlite");
   Runs({"sweep", "--schedule", "1f1b", "--forward", "1ms", "--backward", "2ms",
@@ -390,7 +390,7 @@ TEST_CASE("sweep: a row of the default columns takes 120 bytes", "[sweep]") {
   const int64_t rows = database->Integer("SELECT count(*) FROM point").value();
   REQUIRE(rows == 5000);
   INFO(bytes << " bytes");
-  CHECK(bytes <= 120 * rows);
+  CHECK(bytes <= 100 * rows);
 }
 
 TEST_CASE("sweep: a shard's file is that shard's alone", "[sweep]") {

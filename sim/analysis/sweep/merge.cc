@@ -293,8 +293,10 @@ class Merge {
 
   void CountMissing() {
     std::vector<const ShardFile*> by_number(counts_.shards);
-    for (const auto& file : files_)
+    for (const auto& file : files_) {
       by_number[file->shard.number - 1] = file.get();
+    }
+    int64_t others = 0;
     for (int64_t shard = 0; shard < counts_.shards; ++shard) {
       std::vector<int64_t> places;
       int64_t missing = 0;
@@ -308,12 +310,20 @@ class Merge {
       const ShardFile* const file = by_number[shard];
       if (file == nullptr) counts_.missing_shards.push_back(shard + 1);
       if (missing == 0) continue;
+      if (counts_.missing_points.size() == kMostNamed) {
+        ++others;
+        continue;
+      }
       counts_.missing_points.push_back(absl::StrCat(
           missing, " of shard ", shard + 1, "/", counts_.shards, " (",
           file == nullptr ? "no file of it is given"
                           : absl::StrCat(file->path, " has not ended"),
           "): point ", absl::StrJoin(places, ", "),
           missing > static_cast<int64_t>(places.size()) ? ", ..." : ""));
+    }
+    if (others > 0) {
+      counts_.missing_points.push_back(
+          absl::StrCat("those of ", others, " other shards"));
     }
   }
 

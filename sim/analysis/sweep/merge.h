@@ -19,7 +19,7 @@ struct MergeCounts {
   int64_t missing = 0;  // that nobody has run
   std::vector<int64_t> missing_shards;  // without a file
   std::vector<std::string>
-      missing_points;  // a text for each shard that has some
+      missing_points;  // a text a shard that has some, for eight
   std::map<std::string, int64_t> statuses;
 };
 

@@ -245,9 +245,18 @@ absl::Status SweepReader::Visit(
         });
     if (!known) unknown.insert(columns[index]);
   }
+  // Of reports that are computed again, by their shape.
+  std::map<std::string, std::vector<ColumnOfShape>> places_again;
   const auto no_row_has = [&]() -> absl::Status {
     if (unknown.empty()) return absl::OkStatus();
     PW_ASSIGN_OR_RETURN(std::vector<std::string> all, Columns());
+    if (!places_again.empty()) {
+      const std::string& tree = places_again.begin()->first;
+      for (std::string& column :
+           ColumnsOfShape(ParseJson(tree).value_or(Json()))) {
+        all.push_back(std::move(column));
+      }
+    }
     return UnknownName("column", *unknown.begin(), all);
   };
   // Reports that are not stored may have it.
@@ -262,7 +271,6 @@ absl::Status SweepReader::Visit(
           absl::StrCat(kSelect, all_versions ? "" : " WHERE model_version = ?",
                        " ORDER BY id")));
   if (!all_versions) select->BindInteger(0, kModelVersion);
-  std::map<std::string, std::vector<ColumnOfShape>> places_again;
   while (true) {
     PW_ASSIGN_OR_RETURN(const bool found, select->Step());
     if (!found) return no_row_has();

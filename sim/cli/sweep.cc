@@ -128,7 +128,7 @@ absl::Status SweepVerb::DryRun(const SweepPoints& points) {
 absl::StatusOr<SweepCounts> SweepVerb::RunPoints(const SweepPoints& points,
                                                  int64_t all, SweepStore* store,
                                                  Evaluator* evaluator) {
-  // Of a grid of `all` points.
+  // The whole grid has `all` points.
   const SweepShard& part = points.grid().shard;
   const int64_t own = (all - part.number) / part.count + 1;
   ProgressBar bar;

@@ -245,7 +245,7 @@ absl::Status SweepReader::Visit(
         });
     if (!known) unknown.insert(columns[index]);
   }
-  // Of reports that are computed again, by their shape.
+  // Places in reports that are computed again, by their shape.
   std::map<std::string, std::vector<ColumnOfShape>> places_again;
   const auto no_row_has = [&]() -> absl::Status {
     if (unknown.empty()) return absl::OkStatus();
@@ -293,7 +293,7 @@ absl::Status SweepReader::Visit(
       absl::StatusOr<Json> list = ParseJson(select->Text(9));
       if (list.ok() && list->is_array()) leaves = *std::move(list);
     }
-    // Of a report that is not stored, when first asked for.
+    // A report that is not stored, when it is first asked for.
     absl::Status failed;
     std::string tree_again;
     const auto needs = [&]() {

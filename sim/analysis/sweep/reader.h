@@ -115,7 +115,7 @@ class SweepReader {
   absl::Status ReadBases();
 
   absl::StatusOr<PointResult> Again(const SweepRow& row) const;
-  // Of the column `axes` of a row of this sweep.
+  // What the column `axes` of a row of this sweep says.
   std::vector<std::pair<std::string, SweepCell>> AxesOfText(
       absl::string_view text, int64_t sweep) const;
 

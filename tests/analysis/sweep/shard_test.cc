@@ -325,7 +325,8 @@ TEST_CASE("sweep: reports that are not stored are computed again", "[sweep]") {
       "--seeds",        "2"};
   const std::string columns =
       "strategy.pp,strategy.vpp,costs.seed,iteration_s,tokens_per_s,"
-      "peak_memory_bytes.max,peak_memory_bytes.0,ranks.1.idle_s,busy_s.mean,"
+      "peak_memory_bytes.max,peak_memory_bytes.0,ranks.1.idle_s,peak_"
+      "activations.mean,"
       "fits";
   Runs(Plus(model, {"-o", slim, "-j", "2"}));
   Runs(Plus(model, {"-o", full, "--columns", columns, "--csv", stored}));
@@ -337,7 +338,7 @@ TEST_CASE("sweep: reports that are not stored are computed again", "[sweep]") {
   CHECK(reports(full) > 0);
   Runs({"sweep", "-o", slim, "--columns", columns, "--csv", again});
   CHECK(TextOf(again) == TextOf(stored));
-  CHECK(absl::StrContains(TextOf(again), "busy_s.mean"));
+  CHECK(absl::StrContains(TextOf(again), "peak_activations.mean"));
   const std::string lines = folder.Path("rows.jsonl");
   for (const auto& [path, csv] :
        {std::pair(slim, &again), std::pair(full, &stored)}) {

@@ -151,11 +151,15 @@ const std::map<std::string, Examples, std::less<>>& AllExamples() {
         {"sweep --microbatches 8 --sweep pp=2,4 --sweep schedule=1f1b,zb-h1 -o "
          "s.sqlite",
          "a grid"},
-        {"sweep --dry-run --microbatches 8 --sweep pp=2,4,8",
-         "count its points"},
+        {"sweep --microbatches 8 --sweep pp=2,4,8 --shard 1/3", "a part of it"},
         {"sweep --microbatches 8 --sweep pp=2,4 -o s.sqlite --csv s.csv",
          "as a table"},
         {"sweep sweep.yaml -j 8", "a file of init sweep"}}},
+      {"sweep merge",
+       {{"sweep --microbatches 8 --sweep pp=2,4 --shard 1/2", "a part"},
+        {"sweep --microbatches 8 --sweep pp=2,4 --shard 2/2", "the other"},
+        {"sweep merge runs-1-of-2.sqlite runs-2-of-2.sqlite -o all.sqlite",
+         "both"}}},
       {"plan",
        {{"plan llama3-8b --system dgx-h100 --nodes 1", "all by default"},
         {"plan gpt2-xl --system dgx-h100 --pp 2 --tp 1 --schedule 1f1b "

@@ -1,5 +1,3 @@
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -85,6 +83,7 @@ absl::StatusOr<SweepPoints> SweepVerb::ReadPoints(RunContext* context) {
     grid.axes.push_back(SeedAxis(*repeats, first, "--seeds"));
   }
   PW_ASSIGN_OR_RETURN(const RunConfig base, given.Read({}));
+  grid.shard = shard;
   PW_RETURN_IF_ERROR(CheckFiles(base, grid));
   const auto read =
       [given = std::move(given)](const std::vector<ConfigEdit>& point) {
@@ -127,11 +126,11 @@ absl::Status SweepVerb::DryRun(const SweepPoints& points) {
 }
 
 absl::StatusOr<SweepCounts> SweepVerb::RunPoints(const SweepPoints& points,
-                                                 SweepStore* store,
+                                                 int64_t all, SweepStore* store,
                                                  Evaluator* evaluator) {
-  int64_t all = 0;
-  GridWalk walk(&points.grid(), points.base());
-  while (::isatty(STDERR_FILENO) == 1 && walk.Next()) ++all;
+  // The whole grid has `all` points.
+  const SweepShard& part = points.grid().shard;
+  const int64_t own = (all - part.number) / part.count + 1;
   ProgressBar bar;
   return RunSweep(
       points, store, evaluator,
@@ -139,11 +138,19 @@ absl::StatusOr<SweepCounts> SweepVerb::RunPoints(const SweepPoints& points,
        .progress =
            [&](const SweepCounts& counts) {
              // Rows that were there took no time.
-             const auto missing = static_cast<double>(all - counts.earlier);
+             const auto missing = static_cast<double>(own - counts.earlier);
              bar.At(
                  missing > 0 ? static_cast<double>(counts.now()) / missing : 1,
-                 absl::StrCat(counts.now() + counts.earlier, " of ", all,
+                 absl::StrCat(counts.now() + counts.earlier, " of ", own,
                               " points"));
+           },
+       .finished =
+           [&](const PointResult& point) {
+             for (const std::string& text : point.warnings) {
+               SaidBy& by = warnings[text];
+               by.place = std::min(by.place, point.place.value_or(0));
+               ++by.points;
+             }
            },
        .walked = [&](const PointHash& hash) { walked.push_back(hash); }});
 }
@@ -152,6 +159,10 @@ absl::Status SweepVerb::Run() {
   PW_RETURN_IF_ERROR(CheckOptions());
   RunContext context;
   PW_ASSIGN_OR_RETURN(const SweepPoints points, ReadPoints(&context));
+  // One of an older version is brought up to date before it is read.
+  if (SweepReader::HasFile(database) && !SweepReader::Open(database).ok()) {
+    PW_RETURN_IF_ERROR(SweepStore::Open(database).status());
+  }
   if (points.grid().axes.empty()) {
     PW_RETURN_IF_ERROR(Export());
     return json ? PrintStatuses() : absl::OkStatus();
@@ -172,9 +183,11 @@ absl::Status SweepVerb::Run() {
                                .timeout_s = timeout_s,
                                .retries = retries};
   const EvaluateFunction evaluate = [&](const SweepChoices& choices) {
-    return EvaluatePoint(points, choices, &context);
+    return EvaluatePoint(points, choices, &context, /*progress=*/nullptr,
+                         keeps_reports());
   };
-  if (!ProcessGroup::Started()) {
+  // A shard needs nobody else.
+  if (!ProcessGroup::Started() || !shard_text.empty()) {
     WorkerPool pool(&points, options, evaluate);
     return RunWith(points, &pool);
   }
@@ -195,9 +208,15 @@ absl::Status SweepVerb::RunWith(const SweepPoints& points,
                       SweepStore::Open(database));
   if (again) store->ForgetLost();
   PrintWarnings(WarningsOf(points));
-  PW_RETURN_IF_ERROR(store->Begin(CommandLine(), ToString(points.base())));
+  const int64_t all = PointsOf(points.grid(), points.base());
+  PW_RETURN_IF_ERROR(store->Begin({.command = CommandLine(),
+                                   .base = ToString(points.base()),
+                                   .grid = points.GridText(),
+                                   .axes = points.AxesTable(),
+                                   .points = all,
+                                   .shard = points.grid().shard}));
   const absl::StatusOr<SweepCounts> counts =
-      RunPoints(points, store.get(), evaluator);
+      RunPoints(points, all, store.get(), evaluator);
   if (!counts.ok()) {
     return Reworded(
         counts.status(),
@@ -245,6 +264,13 @@ void AddSweep(CLI::App* app, Action* action) {
              "repeat each point with that many seeds of costs.jitter")
       ->type_name("N")
       ->group(kGrid);
+  verb->add_option(
+          "--shard", sweep->shard_text,
+          "run the K-th of N parts, on its own and without MPI, into a "
+          "file that sweep merge reads; slurm: the task of an array; "
+          "mpi: the process of mpirun or srun")
+      ->type_name("K/N|slurm|mpi")
+      ->group(kGrid);
   verb->add_flag("--dry-run", sweep->dry_run, "count the points, run none")
       ->group(kGrid);
   constexpr char kRun[] = "Run";
@@ -266,9 +292,10 @@ void AddSweep(CLI::App* app, Action* action) {
                  "run points again whose rows say crashed or timeout")
       ->group(kRun);
   constexpr char kOut[] = "Output";
-  verb->add_option("-o", sweep->database, "file of the rows, SQLite")
+  verb->add_option("-o", sweep->database,
+                   "file of the rows, SQLite; {shard} in it becomes 3-of-64 "
+                   "(default: runs.sqlite, of a shard runs-{shard}.sqlite)")
       ->type_name("FILE")
-      ->capture_default_str()
       ->group(kOut);
   verb->add_flag("--json", sweep->json, "counts as one JSON object")
       ->group(kOut);
@@ -293,8 +320,12 @@ void AddSweep(CLI::App* app, Action* action) {
   verb->add_flag("--all-versions", sweep->all_versions,
                  "export rows of other model versions too")
       ->group(kOut);
-  verb->callback(
-      [action, sweep] { *action = [sweep] { return sweep->Run(); }; });
+  verb->require_subcommand(0, 1);
+  verb->callback([action, sweep, verb] {
+    if (!verb->get_subcommands().empty()) return;
+    *action = [sweep] { return sweep->Run(); };
+  });
+  AddSweepMerge(verb, action);
 }
 
 }  // namespace pipewright

@@ -2,10 +2,18 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <optional>
 #include <set>
+#include <string>
+#include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
@@ -41,7 +49,98 @@ bool MaySayTimes(absl::string_view field) {
 
 }  // namespace
 
+absl::StatusOr<SweepShard> ShardOfText(const std::string& text) {
+  constexpr int64_t kMost = 1'000'000;
+  constexpr char kAllowed[] =
+      "K/N, the K-th of N shards, with K from 1 to N and N to 1000000; slurm, "
+      "mpi: as these number their tasks";
+  const auto number = [](const char* name) {
+    const char* const value = std::getenv(name);
+    int64_t parsed = 0;
+    return value != nullptr && absl::SimpleAtoi(value, &parsed)
+               ? std::optional<int64_t>(parsed)
+               : std::nullopt;
+  };
+  const auto lacks = [&](absl::string_view is, const std::string& allowed) {
+    return WithValue(
+        FieldError("--shard",
+                   absl::StrCat(text, ": ", is, "; allowed: ", allowed)),
+        text, allowed);
+  };
+  SweepShard shard;
+  if (text == "slurm") {
+    const auto task = number("SLURM_ARRAY_TASK_ID");
+    const auto count = number("SLURM_ARRAY_TASK_COUNT");
+    if (!task || !count) {
+      return lacks("SLURM_ARRAY_TASK_ID and SLURM_ARRAY_TASK_COUNT are not set",
+                   "in a job of sbatch --array; else K/N");
+    }
+    const int64_t least = number("SLURM_ARRAY_TASK_MIN").value_or(0);
+    const int64_t most =
+        number("SLURM_ARRAY_TASK_MAX").value_or(least + *count - 1);
+    // Otherwise a part of the grid would be nobody's.
+    if (most - least + 1 != *count || *task < least || *task > most) {
+      return lacks(absl::StrCat("task ", *task, " of ", *count,
+                                " with numbers from ", least, " to ", most),
+                   "an array without gaps, as --array=1-64");
+    }
+    shard = {*task - least + 1, *count};
+  } else if (text == "mpi") {
+    for (const auto& [rank, size] :
+         {std::pair("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+          std::pair("PMI_RANK", "PMI_SIZE"),
+          std::pair("SLURM_PROCID", "SLURM_NTASKS")}) {
+      const auto process = number(rank);
+      const auto count = number(size);
+      if (!process || !count) continue;
+      shard = {*process + 1, *count};
+      break;
+    }
+    if (shard.count == 1 && !number("OMPI_COMM_WORLD_RANK") &&
+        !number("PMI_RANK") && !number("SLURM_PROCID")) {
+      return lacks("nothing says which process this is",
+                   "below mpirun or srun; else K/N");
+    }
+  } else {
+    const std::pair<std::string, std::string> parts =
+        absl::StrSplit(text, absl::MaxSplits('/', 1));
+    if (!absl::SimpleAtoi(parts.first, &shard.number) ||
+        !absl::SimpleAtoi(parts.second, &shard.count)) {
+      return BadValue("--shard", text, kAllowed);
+    }
+  }
+  if (shard.number < 1 || shard.number > shard.count || shard.count > kMost) {
+    return BadValue("--shard", text, kAllowed);
+  }
+  return shard;
+}
+
+absl::Status SweepVerb::TakeShard() {
+  constexpr char kPlace[] = "{shard}";
+  if (shard_text.empty()) {
+    if (database.empty()) database = "runs.sqlite";
+    return absl::OkStatus();
+  }
+  PW_ASSIGN_OR_RETURN(shard, ShardOfText(shard_text));
+  if (database.empty()) database = "runs-{shard}.sqlite";
+  const bool is_counted = absl::ascii_isdigit(shard_text[0]);
+  if (!is_counted && !absl::StrContains(database, kPlace)) {
+    return BadValue("-o", database,
+                    "a name with {shard}, as every task of --shard slurm and "
+                    "mpi writes a file of its own");
+  }
+  database = absl::StrReplaceAll(
+      database, {{kPlace, absl::StrCat(shard.number, "-of-", shard.count)}});
+  if (!exports_only()) return absl::OkStatus();
+  return WithValue(
+      FieldError("--shard",
+                 "a shard has a part of the rows; allowed: exports "
+                 "of the file that sweep merge makes"),
+      shard_text, "without --csv, --jsonl, --html and --figure");
+}
+
 absl::Status SweepVerb::CheckOptions() {
+  PW_RETURN_IF_ERROR(TakeShard());
   if (files.wanted("--figure")) {
     // CheckFiles refuses other endings: that a file would be lost is worse.
     const auto format = FigureFormat("--figure", files.path("--figure"));

@@ -48,14 +48,12 @@ std::string WithoutNumbers(absl::string_view text) {
   return folded;
 }
 
-std::string AxesText(const Json& axes) {
+std::string AxesText(
+    const std::vector<std::pair<std::string, SweepCell>>& axes) {
   std::string text;
-  if (!axes.is_object()) return "the only point";
-  for (const auto& [name, value] : axes.items()) {
+  for (const auto& [name, value] : axes) {
     absl::StrAppend(&text, text.empty() ? "" : ", ", name, " ",
-                    value.is_string()
-                        ? value.get<std::string>()
-                        : ToString(SweepCell::Number(value.get<double>())));
+                    ToString(value));
   }
   return text.empty() ? "the only point" : text;
 }
@@ -83,13 +81,13 @@ void BestList::AddTo(const char* name, std::string* out) const {
   for (const auto& [order, text] : rows_) absl::StrAppend(out, text, "\n");
 }
 
-void CountedTexts::Add(const std::string& text) {
+void CountedTexts::Add(const std::string& text, int64_t points) {
   const auto [found, is_new] =
       place_.try_emplace(WithoutNumbers(text), rows_.size());
   if (is_new) rows_.push_back({text, 0, 0});
   Row& row = rows_[found->second];
-  ++row.points;
-  row.others += row.text != text;
+  row.points += points;
+  if (row.text != text) row.others += points;
 }
 
 std::vector<std::string> CountedTexts::Lines(int64_t all, size_t most) const {
@@ -196,6 +194,13 @@ absl::StatusOr<OwnRows> SweepVerb::ReadOwnRows(
   std::sort(own.begin(), own.end());
   PW_ASSIGN_OR_RETURN(const int64_t call, reader.LastSweep());
   OwnRows rows;
+  // Those of earlier calls have said theirs.
+  std::vector<std::pair<std::string, SaidBy>> said(warnings.begin(),
+                                                   warnings.end());
+  std::stable_sort(said.begin(), said.end(), [](const auto& a, const auto& b) {
+    return a.second.place < b.second.place;
+  });
+  for (const auto& [text, by] : said) rows.notes.Add(text, by.points);
   const std::string unit_of_pass = TimeUnitName(/*in_units=*/true);
   absl::Status status;
   PW_RETURN_IF_ERROR(reader.VisitHeadlines([&](const SweepHeadline& row) {
@@ -213,22 +218,12 @@ absl::StatusOr<OwnRows> SweepVerb::ReadOwnRows(
     const bool is_ok = row.status == NameOf(PointStatus::kOk);
     const bool is_best = is_ok && (by_time.Wants(row.iteration_s) ||
                                    rows.by_tokens.Wants(row.tokens_per_s));
-    // Reports take long to read: of rows that an earlier call has run, whose
-    // notes it has said, only the best.
-    const bool is_new = row.sweep == call;
-    rows.run_now += is_new;
-    if (!is_new && !is_best) return;
-    const auto found = reader.AxesAndReport(row.id);
+    rows.run_now += row.sweep == call;
+    if (!is_best) return;
+    const auto found = reader.AxesOf(row.id);
     status.Update(found.status());
     if (!found.ok()) return;
-    const Json* const warnings = found->second.find("warnings");
-    if (is_new && warnings != nullptr && warnings->is_array()) {
-      for (const Json& warning : *warnings) {
-        rows.notes.Add(warning.get<std::string>());
-      }
-    }
-    if (!is_best) return;
-    const std::string text = AxesText(found->first);
+    const std::string text = AxesText(*found);
     by_time.Offer(row.iteration_s, text);
     rows.by_tokens.Offer(row.tokens_per_s, text);
   }));
@@ -250,21 +245,23 @@ absl::Status SweepVerb::PrintResults(const SweepCounts& counts) const {
   PW_ASSIGN_OR_RETURN(const int64_t others, reader->other_versions());
   PW_ASSIGN_OR_RETURN(const int64_t rows, reader->rows());
   if (json) {
-    const Json object = {{"file", database},
-                         {"points", counts.points},
-                         {"earlier", counts.earlier},
-                         {"ok", counts.ok},
-                         {"misfit", counts.misfits},
-                         {"refused", counts.refused},
-                         {"crashed", counts.crashed},
-                         {"timeout", counts.timeouts},
-                         {"earlier_lost", counts.earlier_lost},
-                         {"rows", rows},
-                         {"rows_of_other_versions", others},
-                         {"stopped", counts.stopped},
-                         {"time_unit", own.TimeUnit()},
-                         {"notes", own.notes.ToJson()},
-                         {"refusals", own.refusals.ToJson()}};
+    const Json object = {
+        {"file", database},
+        {"shard", shard_text.empty() ? Json() : Json(ToString(shard))},
+        {"points", counts.points},
+        {"earlier", counts.earlier},
+        {"ok", counts.ok},
+        {"misfit", counts.misfits},
+        {"refused", counts.refused},
+        {"crashed", counts.crashed},
+        {"timeout", counts.timeouts},
+        {"earlier_lost", counts.earlier_lost},
+        {"rows", rows},
+        {"rows_of_other_versions", others},
+        {"stopped", counts.stopped},
+        {"time_unit", own.TimeUnit()},
+        {"notes", own.notes.ToJson()},
+        {"refusals", own.refusals.ToJson()}};
     PW_RETURN_IF_ERROR(Print(JsonText(object)));
     return verdict;
   }

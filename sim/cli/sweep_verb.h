@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -45,7 +46,7 @@ class BestList {
 // one. Numbers of names count.
 class CountedTexts {
  public:
-  void Add(const std::string& text);
+  void Add(const std::string& text, int64_t points = 1);
   int64_t points() const {
     int64_t points = 0;
     for (const Row& row : rows_) points += row.points;
@@ -65,6 +66,12 @@ class CountedTexts {
   };
   std::map<std::string, size_t> place_;  // in `rows_`
   std::vector<Row> rows_;
+};
+
+// Which points say a text.
+struct SaidBy {
+  int64_t place = std::numeric_limits<int64_t>::max();  // of the first of them
+  int64_t points = 0;
 };
 
 // What the rows of this call's points say together; other rows of the file may
@@ -88,13 +95,22 @@ struct OwnRows {
   absl::Status Verdict() const;
 };
 
+// "3/64", or what starts processes: "slurm" (an array), "mpi" (mpirun, srun).
+// Error: kInvalidArgument for --shard.
+absl::StatusOr<SweepShard> ShardOfText(const std::string& text);
+
+// `sweep merge`.
+void AddSweepMerge(CLI::App* sweep, Action* action);
+
 struct SweepVerb {
   ConfigOptions config;
   OutputFiles files;
   std::vector<std::string> axes;
   std::vector<std::string> filters;
-  int64_t seeds = 0;  // 0: not given
-  std::string database = "runs.sqlite";
+  int64_t seeds = 0;       // 0: not given
+  std::string database;    // "": given by CheckOptions
+  std::string shard_text;  // --shard; "" for none
+  SweepShard shard;
   int workers = 1;
   double timeout_s = 0;
   int retries = 2;
@@ -105,12 +121,14 @@ struct SweepVerb {
   std::string jsonl;
   std::vector<std::string> columns;
   bool all_versions = false;
-  std::vector<PointHash> walked;  // points of this call
+  std::vector<PointHash> walked;           // points of this call
+  std::map<std::string, SaidBy> warnings;  // of those that it has run
 
   absl::Status Run();
   absl::StatusOr<SweepPoints> ReadPoints(RunContext* context);
   // sweep_checks.cc
   absl::Status CheckOptions();
+  absl::Status TakeShard();
   absl::Status CheckFiles(const RunConfig& base, const SweepGrid& grid);
   absl::Status CheckColumns(const SweepPoints& points) const;
   // Warnings of seeds that change nothing.
@@ -121,6 +139,10 @@ struct SweepVerb {
   bool exports_only() const {
     return !csv.empty() || !jsonl.empty() || draws();
   }
+  // Are they stored, as this call reads more of them than the headlines?
+  bool keeps_reports() const {
+    return !jsonl.empty() || !columns.empty() || draws();
+  }
   bool draws() const {
     return files.wanted("--html") || files.wanted("--figure");
   }
@@ -128,7 +150,7 @@ struct SweepVerb {
   static bool NeedsNoSimgrid(const SweepPoints& points);
   absl::Status RunWith(const SweepPoints& points, Evaluator* evaluator);
   absl::Status DryRun(const SweepPoints& points);
-  absl::StatusOr<SweepCounts> RunPoints(const SweepPoints& points,
+  absl::StatusOr<SweepCounts> RunPoints(const SweepPoints& points, int64_t all,
                                         SweepStore* store,
                                         Evaluator* evaluator);
   // sweep_output.cc

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -83,6 +84,11 @@ void Statement::BindNull(int place) {
   sqlite3_bind_null(statement_, place + 1);
 }
 
+void Statement::BindColumn(int place, const Statement& from, int column) {
+  sqlite3_bind_value(statement_, place + 1,
+                     sqlite3_column_value(from.statement_, column));
+}
+
 absl::StatusOr<bool> Statement::Step() {
   const int code = sqlite3_step(statement_);
   if (code == SQLITE_ROW) return true;
@@ -151,6 +157,12 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(
   sqlite3_extended_result_codes(database, 1);
   sqlite3_busy_timeout(database, kBusyMs);
   return opened;
+}
+
+void Database::Remove(const std::string& path) {
+  for (const char* end : {"", "-journal", "-wal", "-shm"}) {
+    std::remove(absl::StrCat(path, end).c_str());
+  }
 }
 
 Database::~Database() { sqlite3_close_v2(database_); }

@@ -30,6 +30,8 @@ class Statement {
   void BindInteger(int place, int64_t value);
   void BindReal(int place, double value);
   void BindNull(int place);
+  // What `from` has in its column; valid until its next Step.
+  void BindColumn(int place, const Statement& from, int column);
   // True: a row is there; false: none is left.
   absl::StatusOr<bool> Step();
   // Step() of what gives no rows, and Reset().
@@ -57,6 +59,8 @@ class Database {
   // opened.
   static absl::StatusOr<std::unique_ptr<Database>> Open(const std::string& path,
                                                         Mode mode);
+  // Removes the file and those that SQLite keeps beside it.
+  static void Remove(const std::string& path);
   ~Database();
   Database(const Database&) = delete;
 

@@ -18,15 +18,6 @@
 namespace pipewright {
 namespace {
 
-constexpr const char* kHeadlines[] = {"time_unit",
-                                      "iteration_s",
-                                      "tokens_per_s",
-                                      "mfu",
-                                      "peak_memory_bytes.max",
-                                      "bubble_fraction.global",
-                                      "bubble_fraction.per_rank",
-                                      "fits"};
-
 // A file that appears under its name when all of it is there.
 class RowFile {
  public:
@@ -93,7 +84,7 @@ absl::StatusOr<std::vector<std::string>> CsvColumns(
   PW_ASSIGN_OR_RETURN(const std::vector<std::string> axes, reader.Axes());
   std::vector<std::string> columns = {"hash", "status", "exit"};
   columns.insert(columns.end(), axes.begin(), axes.end());
-  for (const char* headline : kHeadlines) {
+  for (const std::string& headline : SweepReader::HeadlineColumns()) {
     if (std::find(all.begin(), all.end(), headline) != all.end()) {
       columns.push_back(headline);
     }

@@ -52,6 +52,10 @@ void AddValue(const std::string& value, SweepAxis* axis) {
 
 }  // namespace
 
+std::string ToString(const SweepShard& shard) {
+  return absl::StrCat(shard.number, "/", shard.count);
+}
+
 std::string SweepAxis::Name() const { return absl::StrJoin(names, ","); }
 
 absl::Status CheckGrid(const SweepGrid& grid) {
@@ -171,6 +175,19 @@ bool GridWalk::Passes(int level) const {
 
 bool GridWalk::Next() {
   if (ended_) return false;
+  ++place_;
+  return Step();
+}
+
+bool GridWalk::NextOfShard() {
+  const SweepShard& shard = grid_->shard;
+  while (Next()) {
+    if (place_ % shard.count == shard.number - 1) return true;
+  }
+  return false;
+}
+
+bool GridWalk::Step() {
   const int levels = static_cast<int>(grid_->axes.size());
   int level = started_ ? levels - 1 : 0;
   bool enters = !started_;

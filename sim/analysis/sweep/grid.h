@@ -42,9 +42,20 @@ struct SweepFilter {
   std::string place;
 };
 
+// Every `count`-th point of a grid from the `number`-th on: what one of several
+// machines runs that do not know of each other.
+struct SweepShard {
+  int64_t number = 1;  // 1 to count
+  int64_t count = 1;   // 1: the whole grid
+
+  bool operator==(const SweepShard&) const = default;
+};
+std::string ToString(const SweepShard& shard);  // "3/64"
+
 struct SweepGrid {
   std::vector<SweepAxis> axes;
   std::vector<SweepFilter> filters;
+  SweepShard shard;
 };
 
 // The number of the value of each axis, -1 where it has none.
@@ -78,7 +89,11 @@ class GridWalk {
 
   // To the next point that all filters keep; false behind the last one.
   bool Next();
+  // To the next one of the grid's shard.
+  bool NextOfShard();
   const SweepChoices& choices() const { return choices_; }
+  // Which point of the whole grid it is, from 0.
+  int64_t place() const { return place_; }
 
  private:
   // Where a condition finds one of its fields.
@@ -95,6 +110,7 @@ class GridWalk {
   Condition Bind(const Expression& expression, const RunConfig& base) const;
   bool Holds(const Condition& condition) const;
   bool Passes(int level) const;
+  bool Step();
 
   const SweepGrid* grid_;
   std::vector<std::vector<std::vector<SweepCell>>> cells_;  // [axis][choice]
@@ -102,6 +118,7 @@ class GridWalk {
   // By the last axis that they name, [level + 1].
   std::vector<std::vector<Condition>> filters_;
   SweepChoices choices_;
+  int64_t place_ = -1;
   bool started_ = false;
   bool ended_ = false;
 };

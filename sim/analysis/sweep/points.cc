@@ -6,7 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "sim/base/digest.h"
 #include "sim/base/error_parts.h"
+#include "sim/base/json.h"
 #include "sim/base/status.h"
 #include "sim/config/check_texts.h"
 #include "sim/config/config_fields.h"
@@ -297,6 +299,67 @@ PointHash SweepPoints::HashAt(const SweepChoices& choices) const {
     if (choices[axis] >= 0) sum += patches_[axis][choices[axis]].hash;
   }
   return BytesOf(sum);
+}
+
+std::string SweepPoints::AxesTable() const {
+  Json table = Json::array();
+  for (const SweepAxis& axis : grid_.axes) {
+    Json values = Json::array();
+    for (const std::vector<std::string>& choice : axis.values) {
+      Json of_choice = Json::array();
+      for (const std::string& value : choice) {
+        const SweepCell cell = CellOfValue(value);
+        of_choice.push_back(cell.kind == SweepCell::Kind::kNumber
+                                ? Json(cell.number)
+                                : Json(value));
+      }
+      values.push_back(std::move(of_choice));
+    }
+    table.push_back({{"names", axis.names}, {"values", std::move(values)}});
+  }
+  return table.dump();
+}
+
+std::string SweepPoints::GridText() const {
+  // Longer lists are told apart by their digest.
+  constexpr size_t kShown = 8;
+  std::string text = absl::StrCat("model version ", kModelVersion, "\n");
+  absl::uint128 contents = base_hash_;
+  for (size_t axis = 0; axis < patches_.size(); ++axis) {
+    const SweepAxis& of = grid_.axes[axis];
+    std::string values;
+    std::string shown;
+    for (size_t choice = 0; choice < of.values.size(); ++choice) {
+      for (size_t index = 0; index < of.names.size(); ++index) {
+        absl::StrAppend(&values,
+                        index > 0    ? ":"
+                        : choice > 0 ? ","
+                                     : "",
+                        ToString(CellOfValue(of.values[choice][index])));
+      }
+      if (choice < kShown) shown = values;
+      LongHash place;
+      place.Add(absl::StrCat(axis, " ", choice, " ",
+                             absl::Uint128High64(patches_[axis][choice].hash),
+                             " ",
+                             absl::Uint128Low64(patches_[axis][choice].hash)));
+      contents += place.Value();
+    }
+    absl::StrAppend(&text, "axis ", of.Name(), "=", shown);
+    if (of.values.size() > kShown) {
+      absl::StrAppend(&text, ",... (", of.values.size(), " values, ",
+                      Digest(values), ")");
+    }
+    if (of.when) absl::StrAppend(&text, " when ", of.when->text());
+    text += '\n';
+  }
+  for (const SweepFilter& filter : grid_.filters) {
+    absl::StrAppend(&text, "filter ", filter.keep.text(), "\n");
+  }
+  return absl::StrCat(
+      text, "contents ",
+      absl::Hex(absl::Uint128High64(contents), absl::kZeroPad16),
+      absl::Hex(absl::Uint128Low64(contents), absl::kZeroPad16), "\n");
 }
 
 std::string SweepPoints::AxesJson(const SweepChoices& choices) const {

@@ -65,6 +65,13 @@ class SweepPoints {
   // out.
   std::string AxesJson(const SweepChoices& choices) const;
 
+  // [{"names":["strategy.tp"],"values":[[1],[2]]}]: an object an axis.
+  std::string AxesTable() const;
+
+  // What the grid, the base, their files and kModelVersion are together, a line
+  // each: equal texts are of equal points in equal order. The shard is no part.
+  std::string GridText() const;
+
  private:
   // What a value of an axis changes.
   struct Patch {

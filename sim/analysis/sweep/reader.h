@@ -17,7 +17,9 @@
 #include "sim/analysis/sweep/cell.h"
 #include "sim/analysis/sweep/database.h"
 #include "sim/analysis/sweep/points.h"
+#include "sim/analysis/sweep/result.h"
 #include "sim/base/json.h"
+#include "sim/config/run_context.h"
 
 namespace pipewright {
 
@@ -33,7 +35,8 @@ struct SweepRow {
   int base = -1;          // SweepReader::bases()
   std::vector<std::pair<std::string, SweepCell>> axes;
   std::vector<SweepCell> cells;  // one a column asked for
-  // The report of `simulate --json`, null without one. Only while visited.
+  // The report of `simulate --json`, null without one; computed again if it is
+  // not stored. Only while visited, when an error is that of the visit.
   std::function<Json()> report;
 };
 
@@ -63,15 +66,19 @@ class SweepReader {
   // "hash", "status" and the like: of every row, with or without a report.
   static std::vector<std::string> RowColumns();
 
-  // Every column that a row has: the axes, then paths of the reports
-  // (leaves.h).
+  // Paths of reports that every row stores.
+  static std::vector<std::string> HeadlineColumns();
+
+  // Every column that a row has: the axes, the headlines, then paths of the
+  // stored reports (leaves.h).
   absl::StatusOr<std::vector<std::string>> Columns() const;
 
   // Rows in the order of their first storing; of other model versions only with
   // `all_versions`. A column is an axis, a path of the report, or "hash",
   // "status", "exit", "reason", "engine", "seed", "model_version",
-  // "time_unit". Error: a column that no row has, with the nearest; what
-  // `visit` returns.
+  // "time_unit". Reports that are not stored are computed again for what only
+  // they have. Error: a column that no row has, with the nearest; what `visit`
+  // and EvaluateAgain return.
   absl::Status Visit(
       const std::vector<std::string>& columns, bool all_versions,
       const std::function<absl::Status(const SweepRow&)>& visit) const;
@@ -83,8 +90,9 @@ class SweepReader {
       const std::function<void(const SweepHeadline&)>& visit) const;
   // The last call that wrote into the file.
   absl::StatusOr<int64_t> LastSweep() const;
-  // Axes and report of the row with this id; null without a report.
-  absl::StatusOr<std::pair<Json, Json>> AxesAndReport(int64_t id) const;
+  // Axes of the row with this id.
+  absl::StatusOr<std::vector<std::pair<std::string, SweepCell>>> AxesOf(
+      int64_t id) const;
 
   // How many rows are of another model version; of this one.
   absl::StatusOr<int64_t> other_versions() const;
@@ -106,10 +114,17 @@ class SweepReader {
   absl::Status ReadShapes();
   absl::Status ReadBases();
 
+  absl::StatusOr<PointResult> Again(const SweepRow& row) const;
+  // What the column `axes` of a row of this sweep says.
+  std::vector<std::pair<std::string, SweepCell>> AxesOfText(
+      absl::string_view text, int64_t sweep) const;
+
   std::unique_ptr<Database> database_;
+  std::unique_ptr<RunContext> context_ = std::make_unique<RunContext>();
   std::map<int64_t, Json> shapes_;
   std::vector<std::string> bases_;
   std::map<int64_t, int> base_of_sweep_;
+  std::map<int64_t, std::shared_ptr<const Json>> axes_of_sweep_;
 };
 
 }  // namespace pipewright

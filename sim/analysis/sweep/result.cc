@@ -1,12 +1,20 @@
 #include "sim/analysis/sweep/result.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <exception>
+#include <map>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "sim/analysis/sweep/leaves.h"
 #include "sim/base/json.h"
+#include "sim/base/quantity.h"
 #include "sim/base/status.h"
+#include "sim/config/config_fields.h"
+#include "sim/config/run_config.h"
 #include "sim/report/report.h"
 #include "sim/run/simulated_run.h"
 
@@ -24,7 +32,8 @@ void TakeError(const absl::Status& status, PointResult* result) {
                                        : PointStatus::kRefused;
 }
 
-void TakeReport(const SimulatedRun& run, PointResult* result) {
+void TakeReport(const SimulatedRun& run, bool keeps_report,
+                PointResult* result) {
   const Report& report = run.report;
   result->fits = report.fits;
   result->time_unit = TimeUnitName(report.in_units);
@@ -35,21 +44,32 @@ void TakeReport(const SimulatedRun& run, PointResult* result) {
     result->tokens_per_s = report.throughput->tokens_per_s;
     result->mfu = report.throughput->mfu();
   }
-  if (report.memory) result->peak_memory_bytes = MostPeakMemoryOf(report);
-  TreeParts parts = SplitTree(ReportTree(report));
-  result->shape = std::move(parts.shape);
-  result->leaves = std::move(parts.leaves);
+  if (report.memory) {
+    // As the report has it.
+    const bool of_classes =
+        report.dp_classes &&
+        !report.dp_classes->classes[0].peak_memory_bytes.empty();
+    const double peak = MostPeakMemoryOf(report);
+    result->peak_memory_bytes = of_classes ? peak : std::trunc(peak);
+  }
+  result->warnings = report.warnings;
+  if (keeps_report) {
+    TreeParts parts = SplitTree(ReportTree(report));
+    result->shape = std::move(parts.shape);
+    result->leaves = std::move(parts.leaves);
+  }
   absl::Status limit = run.prepared.limit();
   if (limit.ok() && report.memory) limit = MemoryVerdict(*report.memory);
   if (!limit.ok()) TakeError(limit, result);
 }
 
-void Simulated(const RunConfig& config, RunContext* context,
-               Progress* progress, PointResult* result) {
+void Simulated(const RunConfig& config, RunContext* context, Progress* progress,
+               bool keeps_report, PointResult* result) {
   try {
     const absl::StatusOr<SimulatedRun> run =
         Simulate(config, context, {.progress = progress, .interval = true});
-    run.ok() ? TakeReport(*run, result) : TakeError(run.status(), result);
+    run.ok() ? TakeReport(*run, keeps_report, result)
+             : TakeError(run.status(), result);
   } catch (const std::exception& error) {
     TakeError(absl::InternalError(absl::StrCat("exception: ", error.what())),
               result);
@@ -66,6 +86,10 @@ class Writer {
   void Operator(const std::string& text) {
     Plain(static_cast<uint32_t>(text.size()));
     bytes_ += text;
+  }
+  void Operator(const std::vector<std::string>& texts) {
+    Plain(static_cast<uint32_t>(texts.size()));
+    for (const std::string& text : texts) Operator(text);
   }
   template <typename Value>
   void Operator(const std::optional<Value>& value) {
@@ -95,6 +119,11 @@ class Taker {
     if (!ok_) return;
     text = std::string(bytes_.substr(0, size));
     bytes_.remove_prefix(size);
+  }
+  void Operator(std::vector<std::string>& texts) {
+    uint32_t count = 0;
+    Plain(count);
+    for (; ok_ && count > 0; --count) Operator(texts.emplace_back());
   }
   template <typename Value>
   void Operator(std::optional<Value>& value) {
@@ -126,6 +155,7 @@ void VisitResult(Result& result, Visitor& visit) {
   visit.Operator(result.bubble_global);
   visit.Operator(result.bubble_per_rank);
   visit.Operator(result.mfu);
+  visit.Operator(result.warnings);
   visit.Operator(result.shape);
   visit.Operator(result.leaves);
 }
@@ -138,7 +168,7 @@ const char* NameOf(PointStatus status) {
 
 PointResult EvaluatePoint(const SweepPoints& points,
                           const SweepChoices& choices, RunContext* context,
-                          Progress* progress) {
+                          Progress* progress, bool keeps_report) {
   PointResult result;
   result.axes = points.AxesJson(choices);
   const absl::StatusOr<RunConfig> config = points.At(choices);
@@ -149,8 +179,68 @@ PointResult EvaluatePoint(const SweepPoints& points,
   }
   result.engine = config->engine.value_or("");
   result.seed = config->costs.seed;
-  Simulated(*config, context, progress, &result);
+  Simulated(*config, context, progress, keeps_report, &result);
   return result;
+}
+
+absl::StatusOr<PointResult> EvaluateAgain(
+    const std::string& base,
+    const std::vector<std::pair<std::string, SweepCell>>& axes,
+    const std::string& engine, const PointHash& hash, RunContext* context) {
+  std::map<std::string, std::string> fields;
+  for (const absl::string_view line :
+       absl::StrSplit(base, '\n', absl::SkipEmpty())) {
+    fields.insert(absl::StrSplit(line, absl::MaxSplits(": ", 1)));
+  }
+  fields["engine"] = engine;
+  for (const auto& [path, cell] : axes) {
+    std::string value = ToString(cell);
+    for (const ConfigField& field : ConfigFields()) {
+      const bool has_unit = cell.kind == SweepCell::Kind::kNumber &&
+                            path == field.path && field.unit != Unit::kNone;
+      if (has_unit) absl::StrAppend(&value, " ", SiUnit(field.unit));
+    }
+    fields[path] = std::move(value);
+  }
+  // A whole backward stands beside its parts, which were made of it.
+  for (const std::string whole :
+       {"costs.uniform.backward", "costs.per_stage.backward"}) {
+    if (!fields.contains(whole)) continue;
+    for (const char* part : {"_input", "_weight"}) fields.erase(whole + part);
+  }
+  std::vector<ConfigEdit> edits;
+  for (const auto& [path, value] : fields) {
+    const bool is_section = std::any_of(
+        ConfigFields().begin(), ConfigFields().end(),
+        [&path = path](const ConfigField& field) {
+          return path == field.path && field.kind == FieldKind::kSection;
+        });
+    if (!is_section) {
+      edits.push_back({.path = path, .value = value, .origin = "its row"});
+      continue;
+    }
+    // A section without a field of its own; with one it is there anyway.
+    const auto next = fields.upper_bound(absl::StrCat(path, "."));
+    if (next == fields.end() ||
+        !absl::StartsWith(next->first, absl::StrCat(path, "."))) {
+      edits.push_back({.path = absl::StrCat(path, ".device"),
+                       .value = "auto",
+                       .origin = "its row"});
+    }
+  }
+  const auto read = [&edits](const std::vector<ConfigEdit>& more) {
+    return ReadConfig("", "", {edits, more});
+  };
+  PW_ASSIGN_OR_RETURN(const SweepPoints points,
+                      SweepPoints::Create(read, {}, engine, context));
+  if (points.HashAt({}) != hash) {
+    return absl::InvalidArgumentError(
+        "a report that is not stored cannot be computed again, as its "
+        "configuration is another now (a file has changed, or a field that "
+        "flags cannot give); allowed: the sweep into a new file with --jsonl "
+        "or these --columns, which store reports");
+  }
+  return EvaluatePoint(points, {}, context);
 }
 
 PointResult LostPoint(const SweepPoints& points, const SweepChoices& choices,

@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -10,7 +11,9 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "sim/analysis/sweep/leaves.h"
 #include "sim/base/digest.h"
 #include "sim/base/error_parts.h"
@@ -41,6 +44,26 @@ void BindOptional(Statement* statement, int place,
 }
 
 }  // namespace
+
+const char kPointColumns[] =
+    "hash, model_version, sweep, status, exit, reason, engine, seed, axes, "
+    "fits, iteration_s, tokens_per_s, peak_memory_bytes, bubble_global, "
+    "bubble_per_rank, mfu, shape, leaves, time_unit, iteration_units";
+
+std::string WhyOtherGrid(absl::string_view one, absl::string_view other) {
+  const std::vector<absl::string_view> lines = absl::StrSplit(one, '\n');
+  const std::vector<absl::string_view> others = absl::StrSplit(other, '\n');
+  for (size_t line = 0; line < std::max(lines.size(), others.size()); ++line) {
+    const auto at = [line](const std::vector<absl::string_view>& of) {
+      // The last line is of all that the others do not show.
+      return line + 2 < of.size() ? of[line] : "nothing";
+    };
+    if (at(lines) == at(others)) continue;
+    return absl::StrCat("'", at(lines), "' and '", at(others), "'");
+  }
+  if (one != other) return "the base differs, or what a file of it holds";
+  return "the same";
+}
 
 size_t SweepStore::HashOfPointHash::operator()(const PointHash& hash) const {
   size_t value = 0;
@@ -79,13 +102,16 @@ absl::Status SweepStore::Start() {
                          "PRAGMA cache_size = -65536;"
                          "PRAGMA wal_autocheckpoint = 4000"));
   PW_ASSIGN_OR_RETURN(
-      insert_,
-      database_->Prepare(
-          "INSERT OR REPLACE INTO point(hash, model_version, sweep, status, "
-          "exit, reason, engine, seed, axes, fits, iteration_s, tokens_per_s, "
-          "peak_memory_bytes, bubble_global, bubble_per_rank, mfu, shape, "
-          "leaves, time_unit, iteration_units) "
-          "VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"));
+      insert_, database_->Prepare(absl::StrCat(
+                   "INSERT OR REPLACE INTO point(", kPointColumns,
+                   ", id) "
+                   "VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)")));
+  PW_ASSIGN_OR_RETURN(
+      insert_known_,
+      database_->Prepare("INSERT OR IGNORE INTO known(id) SELECT ?1 WHERE NOT "
+                         "EXISTS(SELECT 1 FROM point WHERE id = ?1)"));
+  PW_ASSIGN_OR_RETURN(remove_,
+                      database_->Prepare("DELETE FROM point WHERE id = ?"));
   PW_ASSIGN_OR_RETURN(
       find_shape_, database_->Prepare("SELECT id FROM shape WHERE digest = ?"));
   PW_ASSIGN_OR_RETURN(
@@ -93,8 +119,8 @@ absl::Status SweepStore::Start() {
       database_->Prepare("INSERT INTO shape(digest, tree) VALUES(?, ?)"));
   PW_ASSIGN_OR_RETURN(
       const auto hashes,
-      database_->Prepare("SELECT hash, status IN ('crashed', 'timeout') FROM "
-                         "point WHERE model_version = ?"));
+      database_->Prepare("SELECT hash, status IN ('crashed', 'timeout'), id "
+                         "FROM point WHERE model_version = ?"));
   hashes->BindInteger(0, kModelVersion);
   while (true) {
     PW_ASSIGN_OR_RETURN(const bool found, hashes->Step());
@@ -103,31 +129,88 @@ absl::Status SweepStore::Start() {
     PointHash hash;
     if (bytes.size() != hash.size()) continue;
     std::memcpy(hash.data(), bytes.data(), hash.size());
-    known_.insert(hash);
+    known_[hash] = hashes->Integer(2);
     if (hashes->Integer(1) != 0) lost_.insert(hash);
   }
   return absl::OkStatus();
 }
 
-absl::Status SweepStore::Begin(const std::string& command,
-                               const std::string& base) {
+// Finds where the rows of the grid begin.
+absl::Status SweepStore::FindPlaces(const SweepCall& call) {
+  const auto refused = [&](absl::string_view is, absl::string_view allowed) {
+    return AboutFile(
+        database_->path(),
+        WithValue(absl::InvalidArgumentError(absl::StrCat(
+                      database_->path(), ": ", is, "; allowed: ", allowed)),
+                  database_->path(), std::string(allowed)));
+  };
+  PW_ASSIGN_OR_RETURN(
+      const auto select,
+      database_->Prepare("SELECT grid, first, points, shard, shards FROM sweep "
+                         "ORDER BY id"));
+  PW_ASSIGN_OR_RETURN(
+      int64_t free,
+      database_->Integer("SELECT 1 + coalesce(max(id), 0) FROM point"));
+  while (true) {
+    PW_ASSIGN_OR_RETURN(const bool found, select->Step());
+    if (!found) break;
+    const absl::string_view grid = select->Text(0);
+    const SweepShard shard =
+        select->IsNull(3) ? SweepShard()
+                          : SweepShard{select->Integer(3), select->Integer(4)};
+    if (shard.count > 1 && shard != call.shard) {
+      return refused(
+          absl::StrCat("has shard ", ToString(shard), " of a sweep"),
+          absl::StrCat("--shard ", ToString(shard), ", or another file"));
+    }
+    if (call.shard.count > 1 && (shard != call.shard || grid != call.grid)) {
+      return refused(grid == call.grid
+                         ? "has the whole sweep"
+                         : absl::StrCat("has rows of another sweep (",
+                                        WhyOtherGrid(grid, call.grid), ")"),
+                     "a file that only this shard writes");
+    }
+    if (!grid.empty() && grid == call.grid) first_ = select->Integer(1);
+    knows_axes_ |= grid == call.grid;
+    free = std::max(free, select->Integer(1) + select->Integer(2));
+  }
+  if (first_ == 0) first_ = free;
+  return absl::OkStatus();
+}
+
+absl::Status SweepStore::Begin(const SweepCall& call) {
+  first_ = 0;
+  knows_axes_ = false;
+  is_shard_ = call.shard.count > 1;
+  if (!call.grid.empty()) PW_RETURN_IF_ERROR(FindPlaces(call));
   PW_ASSIGN_OR_RETURN(
       const auto insert,
-      database_->Prepare("INSERT INTO sweep(started, program, model_version, "
-                         "command, base) VALUES(?,?,?,?,?)"));
+      database_->Prepare(
+          "INSERT INTO sweep(started, program, model_version, command, base, "
+          "grid, first, points, shard, shards, axes) "
+          "VALUES(?,?,?,?,?,?,?,?,?,?,?)"));
   const std::string now = UtcNow();
   insert->BindText(0, now);
   insert->BindText(1, kVersion);
   insert->BindInteger(2, kModelVersion);
-  insert->BindText(3, command);
-  insert->BindText(4, base);
+  insert->BindText(3, call.command);
+  insert->BindText(4, call.base);
+  if (first_ > 0) {
+    insert->BindText(5, call.grid);
+    insert->BindInteger(6, first_);
+    insert->BindInteger(7, call.points);
+    insert->BindInteger(8, call.shard.number);
+    insert->BindInteger(9, call.shard.count);
+    // Once for all calls of a grid.
+    if (!knows_axes_) insert->BindText(10, call.axes);
+  }
   PW_RETURN_IF_ERROR(insert->Run());
   sweep_ = database_->last_row_id();
   return absl::OkStatus();
 }
 
 void SweepStore::ForgetLost() {
-  for (const PointHash& hash : lost_) known_.erase(hash);
+  forgotten_ = std::move(lost_);
   lost_.clear();
 }
 
@@ -149,9 +232,22 @@ absl::StatusOr<int64_t> SweepStore::ShapeOf(const std::string& shape) {
   return id;
 }
 
-absl::Status SweepStore::Add(const PointResult& result) {
-  if (!open_) PW_RETURN_IF_ERROR(database_->Execute("BEGIN"));
+absl::Status SweepStore::Transaction() {
+  if (open_) return absl::OkStatus();
   open_ = true;
+  return database_->Execute("BEGIN");
+}
+
+absl::Status SweepStore::AddKnown(int64_t place) {
+  // The file of a whole sweep is complete when its call ends.
+  if (!is_shard_ || first_ == 0) return absl::OkStatus();
+  PW_RETURN_IF_ERROR(Transaction());
+  insert_known_->BindInteger(0, first_ + place);
+  return insert_known_->Run();
+}
+
+absl::Status SweepStore::Add(const PointResult& result) {
+  PW_RETURN_IF_ERROR(Transaction());
   insert_->BindBytes(0, BytesOf(result.hash));
   insert_->BindInteger(1, kModelVersion);
   insert_->BindInteger(2, sweep_);
@@ -174,10 +270,19 @@ absl::Status SweepStore::Add(const PointResult& result) {
     PW_ASSIGN_OR_RETURN(const int64_t shape, ShapeOf(result.shape));
     insert_->BindInteger(16, shape);
     insert_->BindText(17, result.leaves);
-    if (!result.time_unit.empty()) insert_->BindText(18, result.time_unit);
+  }
+  if (!result.time_unit.empty()) insert_->BindText(18, result.time_unit);
+  if (first_ > 0 && result.place) {
+    insert_->BindInteger(20, first_ + *result.place);
+  }
+  const auto [known, is_new] = known_.try_emplace(result.hash, 0);
+  if (!is_new) {
+    remove_->BindInteger(0, known->second);
+    PW_RETURN_IF_ERROR(remove_->Run());
+    forgotten_.erase(result.hash);
   }
   PW_RETURN_IF_ERROR(insert_->Run());
-  known_.insert(result.hash);
+  known->second = database_->last_row_id();
   return absl::OkStatus();
 }
 
@@ -278,6 +383,34 @@ absl::Status AddTimeUnit(Database* database) {
       "PRAGMA user_version = 3"));
 }
 
+// 3 -> 4: which grid and which part of it a call has run, its axes, and the
+// points of a shard that are another one of it. Indexes go: they were a third
+// of a row, and nothing looked rows up by them.
+absl::Status AddGrid(Database* database) {
+  return database->Execute(absl::StrCat(
+      "ALTER TABLE sweep ADD COLUMN grid TEXT;"
+      "ALTER TABLE sweep ADD COLUMN first INTEGER;"
+      "ALTER TABLE sweep ADD COLUMN points INTEGER;"
+      "ALTER TABLE sweep ADD COLUMN shard INTEGER;"
+      "ALTER TABLE sweep ADD COLUMN shards INTEGER;"
+      "ALTER TABLE sweep ADD COLUMN axes TEXT;"
+      "CREATE TABLE known(id INTEGER PRIMARY KEY);"
+      "CREATE TABLE slim("
+      "id INTEGER PRIMARY KEY, hash BLOB NOT NULL, model_version INTEGER NOT "
+      "NULL, sweep INTEGER NOT NULL REFERENCES sweep(id), status TEXT NOT "
+      "NULL, exit INTEGER NOT NULL, reason TEXT, engine TEXT NOT NULL, seed "
+      "INTEGER, axes TEXT NOT NULL, fits INTEGER, iteration_s REAL, "
+      "tokens_per_s REAL, peak_memory_bytes REAL, bubble_global REAL, "
+      "bubble_per_rank REAL, mfu REAL, shape INTEGER REFERENCES shape(id), "
+      "leaves TEXT, time_unit TEXT, iteration_units REAL);"
+      "INSERT INTO slim(",
+      kPointColumns, ", id) SELECT ", kPointColumns,
+      ", id FROM point;"
+      "DROP TABLE point;"
+      "ALTER TABLE slim RENAME TO point;"
+      "PRAGMA user_version = 4"));
+}
+
 absl::Status NotASweep(const std::string& path, absl::string_view what) {
   constexpr char kAllowed[] =
       "a file that pipewright sweep has written, or a new one";
@@ -316,13 +449,8 @@ absl::Status Migrate(Database* database) {
   PW_ASSIGN_OR_RETURN(const int64_t schema, SchemaOf(database));
   if (schema < 2) PW_RETURN_IF_ERROR(AddMfu(database));
   if (schema < 3) PW_RETURN_IF_ERROR(AddTimeUnit(database));
+  if (schema < 4) PW_RETURN_IF_ERROR(AddGrid(database));
   return absl::OkStatus();
-}
-
-void RemoveDatabase(const std::string& path) {
-  for (const char* end : {"", "-journal", "-wal", "-shm"}) {
-    std::remove(absl::StrCat(path, end).c_str());
-  }
 }
 
 }  // namespace
@@ -331,7 +459,7 @@ absl::Status CreateSweepFile(const std::string& path) {
   // Under its own name only when it is whole: a kill or a full disk never
   // leaves half of one, and nobody reads half of one.
   const std::string unfinished = absl::StrCat(path, "-unfinished");
-  RemoveDatabase(unfinished);
+  Database::Remove(unfinished);
   const absl::Status made = [&]() -> absl::Status {
     PW_ASSIGN_OR_RETURN(const std::unique_ptr<Database> database,
                         Database::Open(unfinished, Database::Mode::kWrite));
@@ -341,7 +469,7 @@ absl::Status CreateSweepFile(const std::string& path) {
     return absl::OkStatus();
   }
   const int error = errno;
-  RemoveDatabase(unfinished);
+  Database::Remove(unfinished);
   if (!made.ok()) return Prefix(path, made);
   return AboutFile(
       path, absl::InternalError(absl::StrCat(path, ": cannot be made (",

@@ -6,6 +6,8 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "sim/base/status.h"
 
 namespace pipewright {
@@ -57,7 +59,7 @@ class SweepRun {
 
   absl::StatusOr<SweepCounts> Run() {
     while (true) {
-      Fill();
+      PW_RETURN_IF_ERROR(Fill());
       if (walked_ && evaluator_.pending() == 0) break;
       std::vector<FinishedPoint> finished;
       absl::Status status = evaluator_.Wait(0.1, &finished);
@@ -74,11 +76,11 @@ class SweepRun {
   }
 
  private:
-  void Fill() {
+  absl::Status Fill() {
     while (!walked_ && evaluator_.wants() > 0) {
-      if (!walk_.Next()) {
+      if (!walk_.NextOfShard()) {
         walked_ = true;
-        return;
+        return absl::OkStatus();
       }
       ++counts_.points;
       const PointHash hash = points_.HashAt(walk_.choices());
@@ -86,22 +88,31 @@ class SweepRun {
       if (store_.Has(hash) || !under_way_.insert(hash).second) {
         ++counts_.earlier;
         if (store_.IsLost(hash)) ++counts_.earlier_lost;
+        PW_RETURN_IF_ERROR(store_.AddKnown(walk_.place()));
         continue;
       }
       const uint64_t serial = ++serials_;
-      hash_of_serial_[serial] = hash;
+      point_of_serial_[serial] = {hash, walk_.place(), walk_.choices()};
       evaluator_.Give({.serial = serial, .choices = walk_.choices()});
     }
+    return absl::OkStatus();
   }
 
   absl::Status Take(FinishedPoint point) {
-    const auto known = hash_of_serial_.find(point.serial);
-    if (known == hash_of_serial_.end()) return absl::OkStatus();
-    point.result.hash = known->second;
-    under_way_.erase(known->second);
-    hash_of_serial_.erase(known);
+    const auto known = point_of_serial_.find(point.serial);
+    if (known == point_of_serial_.end()) return absl::OkStatus();
+    point.result.hash = known->second.hash;
+    point.result.place = known->second.place;
+    // A tenth of the text.
+    if (store_.has_places()) {
+      point.result.axes =
+          absl::StrCat("[", absl::StrJoin(known->second.choices, ","), "]");
+    }
+    under_way_.erase(point.result.hash);
+    point_of_serial_.erase(known);
     Count(point.result.status, &counts_);
     ++uncommitted_;
+    if (watch_.finished) watch_.finished(point.result);
     return store_.Add(point.result);
   }
 
@@ -124,6 +135,12 @@ class SweepRun {
     return counts_.stopped;
   }
 
+  struct Given {
+    PointHash hash = {};
+    int64_t place = 0;
+    SweepChoices choices;
+  };
+
   const SweepPoints& points_;
   SweepStore& store_;
   Evaluator& evaluator_;
@@ -131,7 +148,7 @@ class SweepRun {
   GridWalk walk_;
   bool walked_ = false;
   uint64_t serials_ = 0;
-  absl::flat_hash_map<uint64_t, PointHash> hash_of_serial_;
+  absl::flat_hash_map<uint64_t, Given> point_of_serial_;
   absl::flat_hash_set<PointHash, FirstBytes> under_way_;
   int64_t uncommitted_ = 0;
   Clock::time_point committed_ = Clock::now();
@@ -147,12 +164,19 @@ absl::StatusOr<SweepCounts> RunSweep(const SweepPoints& points,
   return SweepRun(points, store, evaluator, watch).Run();
 }
 
+int64_t PointsOf(const SweepGrid& grid, const RunConfig& base) {
+  int64_t points = 0;
+  GridWalk walk(&grid, base);
+  while (walk.Next()) ++points;
+  return points;
+}
+
 GridCounts CountPoints(const SweepPoints& points,
                        const std::function<bool(const PointHash&)>& has) {
   GridCounts counts;
   GridWalk walk(&points.grid(), points.base());
   absl::flat_hash_set<PointHash, FirstBytes> seen;
-  while (walk.Next()) {
+  while (walk.NextOfShard()) {
     ++counts.points;
     const PointHash hash = points.HashAt(walk.choices());
     if (!has(hash) && seen.insert(hash).second) ++counts.missing;

@@ -1,5 +1,6 @@
-// Runs the points of a sweep that its file does not have yet, and stores their
-// rows. It walks the grid as workers become free and never holds it.
+// Runs the points of a sweep's shard that its file does not have yet, and
+// stores their rows. It walks the grid as workers become free and never holds
+// it.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@
 namespace pipewright {
 
 struct SweepCounts {
-  int64_t points = 0;        // points of the grid, as far as it was walked
+  int64_t points = 0;        // points of the shard, as far as it was walked
   int64_t earlier = 0;       // that had a row, or are another point of the grid
   int64_t earlier_lost = 0;  // those of them that crashed or timed out
   int64_t ok = 0;
@@ -32,6 +33,8 @@ struct SweepWatch {
   std::function<bool()> stops;
   // Called about as often. May be null.
   std::function<void(const SweepCounts&)> progress;
+  // Called for every point that has run, before it is stored. May be null.
+  std::function<void(const PointResult&)> finished;
   // Called for every point of the grid, those with a row too. May be null.
   std::function<void(const PointHash&)> walked;
 };
@@ -42,8 +45,11 @@ absl::StatusOr<SweepCounts> RunSweep(const SweepPoints& points,
                                      SweepStore* store, Evaluator* evaluator,
                                      const SweepWatch& watch);
 
-// Points of the grid, and how many of them `has` no row. Points that are the
-// same count once in `missing`.
+// Points of the whole grid, whatever its shard.
+int64_t PointsOf(const SweepGrid& grid, const RunConfig& base);
+
+// Points of the grid's shard, and how many of them `has` no row. Points that
+// are the same count once in `missing`.
 struct GridCounts {
   int64_t points = 0;
   int64_t missing = 0;

@@ -42,7 +42,7 @@ PointResult Point(int number, PointStatus status) {
 void Store(const std::string& path, const std::string& base,
            const std::vector<PointResult>& points) {
   const auto store = SweepStore::Open(path).value();
-  REQUIRE(store->Begin("sweep", base).ok());
+  REQUIRE(store->Begin({.command = "sweep", .base = base}).ok());
   for (const PointResult& point : points) REQUIRE(store->Add(point).ok());
   REQUIRE(store->Commit().ok());
 }

@@ -156,7 +156,7 @@ TEST_CASE("sweep pool: lost points wait for --again", "[sweep]") {
                     });
     const auto store = SweepStore::Open(path).value();
     if (again) store->ForgetLost();
-    REQUIRE(store->Begin("sweep", "base").ok());
+    REQUIRE(store->Begin({.command = "sweep", .base = "base"}).ok());
     const auto counts = RunSweep(points, store.get(), &pool, {});
     INFO(counts.status());
     REQUIRE(counts.ok());

@@ -127,7 +127,9 @@ TEST_CASE("sweep: rows are kept when they are committed", "[sweep]") {
   const std::string path = folder.Path("runs.sqlite");
   {
     const auto store = SweepStore::Open(path).value();
-    REQUIRE(store->Begin("pipewright sweep", "strategy.pp: 4").ok());
+    REQUIRE(
+        store->Begin({.command = "pipewright sweep", .base = "strategy.pp: 4"})
+            .ok());
     for (uint8_t number = 1; number <= 3; ++number) {
       REQUIRE(store->Add(ResultOf(number, ReportOfNumber(number))).ok());
       if (number == 2) REQUIRE(store->Commit().ok());
@@ -205,6 +207,16 @@ TEST_CASE("sweep: a file of schema 1 migrates with its rows", "[sweep]") {
                 ->Execute("ALTER TABLE point DROP COLUMN mfu;"
                           "ALTER TABLE point DROP COLUMN time_unit;"
                           "ALTER TABLE point DROP COLUMN iteration_units;"
+                          "ALTER TABLE sweep DROP COLUMN grid;"
+                          "ALTER TABLE sweep DROP COLUMN first;"
+                          "ALTER TABLE sweep DROP COLUMN points;"
+                          "ALTER TABLE sweep DROP COLUMN shard;"
+                          "ALTER TABLE sweep DROP COLUMN shards;"
+                          "ALTER TABLE sweep DROP COLUMN axes;"
+                          "DROP TABLE known;"
+                          "CREATE INDEX point_by_iteration ON point(iteration_s);"
+                          "CREATE INDEX point_by_memory ON point("
+                          "peak_memory_bytes);"
                           "PRAGMA user_version = 1")
                 .ok());
   }

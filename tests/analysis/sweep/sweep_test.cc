@@ -361,7 +361,7 @@ TEST_CASE("sweep: a full disk is an error and earlier rows stay", "[sweep]") {
   REQUIRE(
       RunBinary(SweepWords(path, {"--sweep", "strategy.pp=1,2,4"})).exit_code ==
       0);
-  CHECK(EndOf(StartSweep(SweepWords(path, kLong), 200'000)) == 1);
+  CHECK(EndOf(StartSweep(SweepWords(path, kLong), 80'000)) == 1);
   CHECK(RowsIn(path) >= 3);
   REQUIRE(RunBinary(SweepWords(path, kLong)).exit_code == 0);
   // Two of the three are points of the larger grid too.

@@ -48,10 +48,14 @@ absl::StatusOr<ReplayTimes> Replay(const Schedule& schedule,
                                  .backward_weight = costs.backward_weight}) /
                     schedule.vpp()
               : SecondsOf(kind, costs.stages[stage]);
-      lanes[rank][lane] = {.seconds = seconds / schedule.slices,
-                           .output_delay_s = costs.hop,
-                           .input = wired[lane].input,
-                           .output = wired[lane].output};
+      const bool again = kind == PassKind::kRecompute && stage >= 0 &&
+                         !costs.recompute.empty();
+      lanes[rank][lane] = {
+          .seconds =
+              (again ? costs.recompute[stage] : seconds) / schedule.slices,
+          .output_delay_s = costs.hop,
+          .input = wired[lane].input,
+          .output = wired[lane].output};
     }
     ranks[rank].order = schedule.order(rank).data();
     ranks[rank].lanes = lanes[rank].data();

@@ -224,7 +224,6 @@ class RoomOverTime {
           option.again > left ? std::max(0.0, left / option.again) : 1;
       held -= part * option.saved;
       left -= option.again;
-      if (left <= 0) break;
     }
     return held <= room_ * ticks - lost_;
   }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <numeric>
 #include <queue>
 #include <tuple>
 #include <utility>
@@ -450,29 +449,26 @@ OrderTask WithRoomForAll(const OrderTask& task) {
 
 std::vector<PassOrders> OrdersWithR(const OrderTask& task,
                                     const PassOrders& orders) {
-  PassOrders fitting(orders.size());
-  PassOrders bare(orders.size());  // without W
-  for (size_t rank = 0; rank < orders.size(); ++rank) {
-    std::vector<int> order = orders[rank];
-    fitting[rank] = FitByR(task, order, static_cast<int>(rank));
-    std::erase_if(order, [&](int pass) { return task.KindOf(pass) == 2; });
-    bare[rank] = order;
-  }
-  std::vector<PassOrders> found;
-  const auto is_empty = [](const std::vector<int>& order) {
-    return order.empty();
+  const auto fit = [&](const OrderTask& to, PassOrders own) {
+    for (int rank = 0; rank < task.pp(); ++rank) {
+      own[rank] = FitByR(to, own[rank], rank);
+      if (own[rank].empty()) return PassOrders();
+    }
+    return own;
   };
-  if (std::none_of(fitting.begin(), fitting.end(), is_empty)) {
-    found.push_back(std::move(fitting));
-  }
+  const auto is_weight = [&](int pass) { return task.KindOf(pass) == 2; };
+  std::vector<PassOrders> found;
+  const bool has_weights =
+      std::any_of(orders[0].begin(), orders[0].end(), is_weight);
+  if (has_weights || !task.splits) found.push_back(fit(task, orders));
   if (!task.splits) return found;
   // As if each W came with its B.
   OrderTask whole = task;
   std::fill(whole.left.begin(), whole.left.end(), 0);
-  for (size_t rank = 0; rank < bare.size(); ++rank) {
-    bare[rank] = FitByR(whole, bare[rank], static_cast<int>(rank));
-    if (bare[rank].empty()) return found;
-  }
+  PassOrders bare = orders;
+  for (std::vector<int>& order : bare) std::erase_if(order, is_weight);
+  bare = fit(whole, std::move(bare));
+  if (bare.empty()) return found;
   for (PassOrders& own : Filled(task, bare)) found.push_back(std::move(own));
   return found;
 }
@@ -482,15 +478,7 @@ std::vector<PassOrders> StartOrders(const OrderTask& task, int64_t least,
   std::vector<std::pair<int64_t, PassOrders>> found;
   OrderTimes times(task);
   const auto add = [&](PassOrders orders) {
-    if (orders.empty()) return;
-    const auto count = [&](int64_t sum, const std::vector<int>& order) {
-      return sum + std::ssize(order);
-    };
-    if (std::accumulate(orders.begin(), orders.end(), int64_t{0}, count) <
-            task.num_passes() ||
-        !task.Fits(orders)) {
-      return;
-    }
+    if (orders.empty() || !task.Fits(orders)) return;
     const int64_t ticks = times.Run(orders);
     if (ticks == OrderTimes::kEndless) return;
     const auto behind = std::upper_bound(

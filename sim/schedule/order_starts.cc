@@ -494,7 +494,7 @@ std::vector<PassOrders> StartOrders(const OrderTask& task, int64_t least,
   });
   if (task.recomputes) {
     AddBaseOrders(WithRoomForAll(task), least,
-                  [&](const PassOrders& orders, bool has_weights) {
+                  [&](const PassOrders& orders, bool) {
                     if (orders.empty()) return;
                     for (PassOrders& own : OrdersWithR(task, orders)) {
                       add(std::move(own));

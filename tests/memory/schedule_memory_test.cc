@@ -227,6 +227,14 @@ TEST_CASE("memory: offload and load, recomputation as a pass, joint pairs",
   CHECK(inside.ranks[0].peak_activations == 2 * apart.stages[0]->kept);
   CHECK(apart.ranks[0].at_peak[MemoryKind::kRecomputed] > 0);
 
+  // R says by itself which passes keep less, as with full recomputation.
+  const ScheduleMemory some = memory("F0 F1 R0 BW0 BW1", Recompute::kNone);
+  CHECK(some.again[0]->kept == apart.stages[0]->kept);
+  CHECK(some.stages[0]->kept == kept);
+  CHECK(some.ranks[0].activations_at_end == 0);
+  CHECK(some.ranks[0].peak_activations == some.again[0]->kept + kept);
+  CHECK(some.ranks[0].at_peak[MemoryKind::kRecomputed] > 0);
+
   const ScheduleMemory joint = memory("F0 (BW0&F1) BW1", Recompute::kNone);
   CHECK(joint.ranks[0].peak() ==
         joint.ranks[0].fixed.total() + kept +

@@ -232,7 +232,6 @@ TEST_CASE("execute: the inventory holds for slices, experts, pairs and steps",
       {.schedule = "1f1b", .pp = 1, .tied = true},
       {.schedule = "optimal", .limit = 2},
       {.schedule = "optimal", .style = PW_GPT, .limit = 1.5},
-      {.schedule = "optimal", .copies = true, .limit = 3},
       {.schedule = "pipedream-2bw"},
       {.schedule = "pipedream-2bw", .style = PW_GPT, .recompute = true},
       {.schedule = "pipeoptim"}};

@@ -28,6 +28,8 @@ namespace {
 
 constexpr char kName[] = "optimal";
 constexpr char kAuto[] = "auto";
+constexpr char kNone[] = "none";
+constexpr char kChoose[] = "choose";
 // Passes that are timed unless somebody says how many steps there are.
 constexpr int64_t kUsualVisits = 40'000'000;
 constexpr int kLeastSteps = 100;
@@ -64,8 +66,10 @@ absl::Status CheckPlacement(const ScheduleParams& params) {
   return absl::OkStatus();
 }
 
-OrderTask TaskOf(const ScheduleParams& params, bool splits, bool whole) {
+OrderTask TaskOf(const ScheduleParams& params, bool splits, bool whole,
+                 bool recomputes) {
   OrderTask task;
+  task.recomputes = recomputes;
   task.placement = PlacementOfParams(params);
   task.microbatches = params.microbatches;
   task.stages = TicksOfStages(params);
@@ -82,6 +86,8 @@ OrderTask TaskOf(const ScheduleParams& params, bool splits, bool whole) {
     task.left = params.costs.left;
     task.room = params.costs.room;
     for (double& kept : task.kept) kept = std::max(kept, 1.0);
+    task.dropped =
+        params.costs.dropped.empty() ? task.kept : params.costs.dropped;
     for (int rank = 0; rank < task.pp(); ++rank) {
       // One microbatch runs whatever there is; the report says what it needs.
       const double one = task.MostOnRank(rank);
@@ -98,6 +104,7 @@ OrderTask TaskOf(const ScheduleParams& params, bool splits, bool whole) {
   task.room.assign(task.pp(), params.max_activations.value_or(
                                   2.0 * params.pp * params.microbatches));
   task.most_room = task.room;
+  task.dropped = task.kept;
   return task;
 }
 
@@ -121,17 +128,21 @@ bool StandsAlike(const ScheduleInfo& info, const ScheduleParams& params,
   return true;
 }
 
-// Offers what registered schedules and patterns give; the name of the best.
+// Offers what registered schedules and patterns give; the name of the best, or
+// nothing if what was offered before is better.
 std::string OfferStarts(const ScheduleParams& params, const OrderTask& task,
                         int64_t least, OrderSearch* search) {
   std::string best;
   ScheduleParams theirs = params;
   theirs.own.clear();
+  const OrderTask wide = WithRoomForAll(task);
   const double limit = LimitOf(task);
-  // Where ranks differ, what is planned without a limit may fit as well.
+  // Where ranks differ, what is planned without a limit may fit as well, and
+  // with R it may wherever they are.
   for (const bool limited : {true, false}) {
     const bool binds = limit < params.microbatches;
-    if (limited ? !binds : binds && params.costs.room.empty()) continue;
+    const bool may_fit = !params.costs.room.empty() || task.recomputes;
+    if (limited ? !binds : binds && !may_fit) continue;
     theirs.max_activations.reset();
     if (limited) theirs.max_activations = limit;
     for (const ScheduleInfo* const info : AllSchedules()) {
@@ -141,6 +152,13 @@ std::string OfferStarts(const ScheduleParams& params, const OrderTask& task,
       const PassOrders orders = task.OrdersOf(*schedule);
       if (!orders.empty() && search->Offer(orders)) best = info->name;
       if (search->is_least()) return best;
+      if (!orders.empty() || limited || !task.recomputes) continue;
+      const PassOrders too_wide = wide.OrdersOf(*schedule);
+      if (too_wide.empty()) continue;
+      for (const PassOrders& own : OrdersWithR(task, too_wide)) {
+        if (own.empty() || !task.Fits(own) || !search->Offer(own)) continue;
+        best = absl::StrCat(info->name, ", some of it again");
+      }
     }
   }
   for (const PassOrders& orders : StartOrders(task, least, kStarts)) {
@@ -175,6 +193,42 @@ absl::StatusOr<double> BudgetOf(const ScheduleParams& params) {
                   "a time above 0 and of a day at most, such as 2s");
 }
 
+// Until which part of all there is to do, steps or a budget, is over.
+struct Effort {
+  int64_t steps = 0;
+  double budget = 0;  // s; 0: by steps
+  std::chrono::steady_clock::time_point begin;
+
+  double Done(int64_t moves) const {
+    if (budget > 0) {
+      const std::chrono::duration<double> spent =
+          std::chrono::steady_clock::now() - begin;
+      return spent.count() / budget;
+    }
+    return steps == 0 ? 1
+                      : static_cast<double>(moves) / static_cast<double>(steps);
+  }
+};
+
+// Searches from the starts and from what was offered before; sets what it was
+// made from. Error: there is no order to start from.
+absl::Status Search(const ScheduleParams& params, const OrderTask& task,
+                    const Effort& effort, OrderSearch* search,
+                    FoundOrder* found) {
+  const std::string start = OfferStarts(params, task, search->least(), search);
+  if (search->best().empty()) {
+    return absl::InternalError("no order to start from");
+  }
+  if (!start.empty()) found->start = start;
+  found->start_time = static_cast<double>(search->best_ticks());
+  TryAllOrders(task, search);
+  search->Improve([&](int64_t moves) { return effort.Done(moves); });
+  found->time = static_cast<double>(search->best_ticks());
+  found->least_time = static_cast<double>(search->least());
+  found->steps += search->steps();
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
   PW_RETURN_IF_ERROR(RequireOnly(kName, "strategy.slices", params.slices, 1));
   PW_RETURN_IF_ERROR(CheckPlacement(params));
@@ -189,9 +243,17 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
   PW_ASSIGN_OR_RETURN(const int seed,
                       IntParam(params, "seed", 1, 0, kMostSteps));
   PW_ASSIGN_OR_RETURN(const double budget, BudgetOf(params));
+  PW_ASSIGN_OR_RETURN(
+      const std::string recompute,
+      ChoiceParam(params, "recompute", kNone, {kNone, kChoose}));
+  if (recompute == kChoose && params.costs.backward_recomputes) {
+    return BadValue("schedule.params.recompute", recompute,
+                    "none, as strategy.recompute runs every forward again");
+  }
   const bool whole =
       objective == kAuto ? params.costs.steps_together : objective == "whole";
-  const OrderTask task = TaskOf(params, backward == "split", whole);
+  const OrderTask task =
+      TaskOf(params, backward == "split", whole, /*recomputes=*/false);
   if (const double limit = params.max_activations.value_or(1); !(limit >= 1)) {
     return InField("strategy.max_activations",
                    WithValue(absl::ResourceExhaustedError(absl::StrCat(
@@ -201,38 +263,35 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
                                  kName, " is 1")),
                              absl::StrCat(limit), "1 or more"));
   }
-  const int64_t least = LeastTicks(task);
-  OrderSearch search(task, least, static_cast<uint64_t>(seed));
-  const auto begin = std::chrono::steady_clock::now();
-  const std::string start = OfferStarts(params, task, least, &search);
-  if (search.best().empty()) {
-    return absl::InternalError("no order to start from");
-  }
-  const int64_t start_ticks = search.best_ticks();
-  TryAllOrders(task, &search);
-  int64_t own_steps = steps;
+  Effort effort = {.steps = steps,
+                   .budget = steps < 0 ? budget : 0,
+                   .begin = std::chrono::steady_clock::now()};
   if (steps < 0) {
-    own_steps = std::clamp<int64_t>(kUsualVisits / task.num_passes(),
-                                    kLeastSteps, kUsualSteps);
+    effort.steps = std::clamp<int64_t>(kUsualVisits / task.num_passes(),
+                                       kLeastSteps, kUsualSteps);
   }
-  search.Improve([&](int64_t moves) {
-    if (budget == 0 || steps >= 0) {
-      return own_steps == 0
-                 ? 1
-                 : static_cast<double>(moves) / static_cast<double>(own_steps);
-    }
-    const std::chrono::duration<double> spent =
-        std::chrono::steady_clock::now() - begin;
-    return spent.count() / budget;
-  });
+  const bool recomputes =
+      recompute == kChoose && LimitOf(task) < params.microbatches;
+  if (recomputes) effort.budget /= 2;
+  FoundOrder found = {.is_whole = whole};
+  OrderSearch search(task, LeastTicks(task), static_cast<uint64_t>(seed));
+  PW_RETURN_IF_ERROR(Search(params, task, effort, &search, &found));
   Schedule schedule = task.ToSchedule(kName, search.best());
+  if (recomputes) {
+    // From the best without R on, so that it is never worse.
+    const OrderTask again = TaskOf(params, backward == "split", whole, true);
+    OrderSearch with_r(again, LeastTicks(again), static_cast<uint64_t>(seed));
+    with_r.Offer(search.best());
+    effort.budget *= 2;
+    found.start = "the best without R";
+    PW_RETURN_IF_ERROR(Search(params, again, effort, &with_r, &found));
+    schedule = again.ToSchedule(kName, with_r.best());
+  }
   const double tick = TickOf(params);
-  schedule.found = {.time = tick * static_cast<double>(search.best_ticks()),
-                    .least_time = tick * static_cast<double>(search.least()),
-                    .is_whole = whole,
-                    .start = start,
-                    .start_time = tick * static_cast<double>(start_ticks),
-                    .steps = search.steps()};
+  found.time *= tick;
+  found.least_time *= tick;
+  found.start_time *= tick;
+  schedule.found = std::move(found);
   return schedule;
 }
 
@@ -249,6 +308,9 @@ const RegisterSchedule kRow({
           "where stages stand: plain with vpp 1; loop, or to and fro (v, even "
           "vpp); auto is plain or loop"},
          {"backward", "split", "split|full", "B and W as passes of their own"},
+         {"recompute", kNone, "none|choose",
+          "choose: where memory is short, passes may run again (R) in place of "
+          "keeping their activations"},
          {"objective", kAuto, "auto|rank|whole",
           "what is made short: the span of the longest rank, or of all "
           "together; auto: whole if all ranks step together"},

@@ -57,8 +57,10 @@ void TakeMemoryOfClass(const std::string& device, PreparedRun* run) {
   spec.gpu = device == "cuda";
   spec.type_bytes = spec.gpu ? 2 : 4;
   spec.fp8 = training.precision == Precision::kFp8;
-  spec.recompute = training.recompute == Recompute::kFull ||
-                   schedule.Has(PassKind::kRecompute);
+  // Stages run again whole or not at all.
+  if (training.recompute != Recompute::kFull) {
+    training.recompute = Recompute::kNone;
+  }
   spec.by_layer = GathersLayers(run->lower);
   ExecutedModel versions;
   SetWeightVersions(schedule, &versions);

@@ -115,7 +115,8 @@ absl::Status TakeSamples(DealtSamples samples, ExecutedModel* model) {
                                "for so many tokens"));
 }
 
-// True if every backward has its R, false if none has. Error: some have.
+// True if every backward has its R. Error: some have, and forwards are run with
+// other weights than their backwards.
 absl::StatusOr<bool> RecomputesByPasses(const Schedule& schedule) {
   int64_t recomputed = 0;
   int64_t backwards = 0;
@@ -125,11 +126,12 @@ absl::StatusOr<bool> RecomputesByPasses(const Schedule& schedule) {
       backwards += IsBackward(pass.kind()) ? 1 : 0;
     }
   }
-  if (recomputed == 0 || recomputed == backwards) return recomputed > 0;
+  if (recomputed == backwards) return true;
+  if (recomputed == 0 || schedule.update_every == 0) return false;
   return absl::InvalidArgumentError(absl::StrCat(
       "schedule ", schedule.name, ": ", recomputed, " of its ", backwards,
-      " backwards have an R; allowed: all of them or none (the executor "
-      "recomputes every stage or none)"));
+      " backwards have an R; allowed: all of them or none, as the schedule has "
+      "update_every"));
 }
 
 // Refuses a tied table whose gradients cannot come together.

@@ -33,8 +33,8 @@ struct ExecutedModel {
   std::vector<std::vector<int64_t>> lengths;
   std::vector<std::vector<StagePart>> stages;
   uint64_t seed = 1;
-  // The forward is run again in front of the backward, nothing but a stage's
-  // input is kept.
+  // Every forward is run again in front of its backward, nothing but a stage's
+  // input is kept. Else those are of which the order has an R.
   bool recompute = false;
 
   // True if the head's output matrix is the embedding's table (`tied` of shape)

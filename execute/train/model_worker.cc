@@ -91,8 +91,8 @@ absl::Status ModelWorker::WarmUp() {
         PW_ASSIGN_OR_RETURN(from, RandomBlock());
       }
       Payload out;
-      PW_RETURN_IF_ERROR(
-          stage->Forward({0, slice}, 0, 0, std::move(from), &out));
+      PW_RETURN_IF_ERROR(stage->Forward({0, slice}, 0, 0, /*again=*/false,
+                                        std::move(from), &out));
     }
     for (int slice = slices; slice-- > 0;) {
       Payload gradient;
@@ -262,9 +262,9 @@ absl::Status ModelWorker::RunKernels(Pass pass, int unit, Payload* held) {
   const float scale = LossScale(SampleOf(pass, 0));
   if (forward) {
     const int iteration = payloads_.CountForward(pass, unit);
-    PW_RETURN_IF_ERROR(target.Forward(key, SampleOf(pass, iteration),
-                                      steps_.Behind(iteration),
-                                      std::move(input), &output));
+    PW_RETURN_IF_ERROR(
+        target.Forward(key, SampleOf(pass, iteration), steps_.Behind(iteration),
+                       stages_.RunsAgain(pass), std::move(input), &output));
     if (target.last()) return absl::OkStatus();
   } else if (pass.kind() == PassKind::kBackwardInput) {
     PW_RETURN_IF_ERROR(

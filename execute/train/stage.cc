@@ -271,11 +271,13 @@ absl::Status Stage::RunForward(Key key, Activations& activations, bool keep,
   return absl::OkStatus();
 }
 
-absl::Status Stage::Forward(Key key, int64_t sample, int behind, Payload input,
-                            Payload* output) {
+absl::Status Stage::Forward(Key key, int64_t sample, int behind, bool again,
+                            Payload input, Payload* output) {
   PW_CHECK(behind >= 0 && static_cast<size_t>(behind) <= older_.size());
   Activations& activations = activations_[key];
-  activations = {.sample = sample, .input = std::move(input)};
+  again |= model_.recompute;
+  activations = {
+      .sample = sample, .input = std::move(input), .runs_again = again};
   if (first()) {
     PW_ASSIGN_OR_RETURN(activations.input, arena_.Take(IdsBytes()));
     PW_RETURN_IF_ERROR(
@@ -291,10 +293,10 @@ absl::Status Stage::Forward(Key key, int64_t sample, int behind, Payload input,
   if (slices_left_.find(key.first) == slices_left_.end()) {
     slices_left_[key.first] = model_.slices;
   }
-  PW_RETURN_IF_ERROR(RunForward(key, activations, !model_.recompute, output));
+  PW_RETURN_IF_ERROR(RunForward(key, activations, !again, output));
   if (predicted_.bytes > 0) activations.weights = {};
   // What a layer or a head needs of its input it has kept.
-  if (!model_.recompute && !first()) activations.input = {};
+  if (!again && !first()) activations.input = {};
   return absl::OkStatus();
 }
 
@@ -303,7 +305,7 @@ absl::Status Stage::Recompute(Key key) {
   PW_RETURN_IF_ERROR(TakeLoaded(activations));
   PW_RETURN_IF_ERROR(RunForward(key, activations, true, nullptr));
   if (!first()) activations.input = {};
-  activations.recomputed = true;
+  activations.runs_again = false;
   return absl::OkStatus();
 }
 
@@ -311,7 +313,7 @@ absl::Status Stage::RunBackward(Key key, Backward kind, Payload gradient,
                                 float loss_scale, Payload* input_gradient) {
   Activations& activations = Find(key);
   PW_RETURN_IF_ERROR(TakeLoaded(activations));
-  if (model_.recompute && !activations.recomputed) {
+  if (activations.runs_again) {
     PW_RETURN_IF_ERROR(Recompute(key));
   }
   const auto [microbatch, slice] = key;

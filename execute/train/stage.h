@@ -86,9 +86,10 @@ class Stage {
   // `sample` names the tokens; `input` is empty on the first stage. Keeps what
   // the backward needs. *output stays empty on the last stage. `behind`: how
   // many steps older than the newest the weights are, at most
-  // model.weight_delay.
-  absl::Status Forward(Key key, int64_t sample, int behind, Payload input,
-                       Payload* output);
+  // model.weight_delay. `again`: keeps no more than its input, to run again
+  // from; so always with model.recompute.
+  absl::Status Forward(Key key, int64_t sample, int behind, bool again,
+                       Payload input, Payload* output);
   // Once more, from the input that was kept.
   absl::Status Recompute(Key key);
   // `gradient` of the output is empty on the last stage; *input_gradient stays
@@ -106,21 +107,22 @@ class Stage {
   absl::StatusOr<HostCopy> BeginOffload(Key key);
   absl::Status FreeOffloaded(Key key);
   absl::StatusOr<HostCopy> BeginLoad(Key key);
-  // Sizes of the blocks that a copy moves.
-  std::vector<size_t> CopiedBlocks() const;
+  // Sizes of the blocks that a copy moves. `again`, here and below: of a
+  // forward that runs again.
+  std::vector<size_t> CopiedBlocks(bool again) const;
   // The sender's memory, not the rank's own, holds what R begins from, until it
   // is offloaded.
-  bool KeepsInputOfOthers() const { return model_.recompute && !first(); }
+  bool KeepsInputOfOthers(bool again) const { return again && !first(); }
 
   // Bytes on the device that passes have left for other passes, of all
   // microbatches: activations, gradients for W, caches of slices. What is on
   // its way to the host or back counts.
   size_t HeldBytes() const;
   // What a forward leaves of them.
-  size_t ForwardBytes() const;
-  // What one slice of a microbatch leaves of them behind its F, its R and its
-  // B, where they are among `kinds`; else 0.
-  std::array<size_t, 3> SliceBytes(const std::set<PassKind>& kinds) const;
+  size_t ForwardBytes(bool again) const;
+  // What one slice of a microbatch leaves of them behind its R and its B, where
+  // they are among `kinds`; else 0.
+  std::array<size_t, 2> SliceBytes(const std::set<PassKind>& kinds) const;
   size_t CacheBytes() const;  // bytes a microbatch
 
   // Forgets the activations of all microbatches.
@@ -129,7 +131,8 @@ class Stage {
   // What a pass takes of the arena and gives back, block by block in its order,
   // as {bytes, +1 or -1}: what it keeps for other passes, not what it passes
   // on.
-  std::vector<std::pair<size_t, int>> BlocksOf(PassKind kind, int slice) const;
+  std::vector<std::pair<size_t, int>> BlocksOf(PassKind kind, int slice,
+                                               bool again) const;
 
   // Bytes of a set of weights with its fp8 copies.
   size_t WeightBytes() const {
@@ -211,7 +214,7 @@ class Stage {
     Payload input;
     Payload weights;  // that the forward has used
     std::vector<PartBlocks> parts;
-    bool recomputed = false;
+    bool runs_again = false;  // and has not yet
     // Blocks from their O to the pass that needs them again.
     struct Offloaded {
       Payload* block = nullptr;
@@ -252,7 +255,7 @@ class Stage {
   size_t IdsBytes() const { return static_cast<size_t>(tokens()) * 4; }
   // Bytes of a slice that are kept to recompute from, and that a backward needs
   // in all.
-  size_t InputBytes() const;
+  size_t InputBytes(bool again) const;
   size_t WholeBytes() const;
   absl::Status Convert(const float* from, const Payload& weights, int64_t begin,
                        int64_t end);

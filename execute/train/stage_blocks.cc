@@ -32,9 +32,9 @@ size_t Stage::HeldBytes() const {
 }
 
 // Bytes of one slice's input that are kept.
-size_t Stage::InputBytes() const {
+size_t Stage::InputBytes(bool again) const {
   if (first()) return IdsBytes();
-  return model_.recompute ? model_.BoundaryBytes() : 0;
+  return again ? model_.BoundaryBytes() : 0;
 }
 
 size_t Stage::WholeBytes() const {
@@ -46,24 +46,24 @@ size_t Stage::WholeBytes() const {
   return bytes;
 }
 
-size_t Stage::ForwardBytes() const {
-  return model_.recompute ? InputBytes() : WholeBytes();
+size_t Stage::ForwardBytes(bool again) const {
+  return again ? InputBytes(true) : WholeBytes();
 }
 
-std::array<size_t, 3> Stage::SliceBytes(const std::set<PassKind>& kinds) const {
-  std::array<size_t, 3> bytes = {ForwardBytes(), 0, 0};
-  if (kinds.contains(PassKind::kRecompute)) bytes[1] = WholeBytes();
+std::array<size_t, 2> Stage::SliceBytes(const std::set<PassKind>& kinds) const {
+  std::array<size_t, 2> bytes = {0, 0};
+  if (kinds.contains(PassKind::kRecompute)) bytes[0] = WholeBytes();
   if (kinds.contains(PassKind::kBackwardInput)) {
-    bytes[2] = first() ? IdsBytes() : 0;
+    bytes[1] = first() ? IdsBytes() : 0;
     for (const Part& part : parts_) {
-      bytes[2] += part.size.inputs + part.size.grads;
+      bytes[1] += part.size.inputs + part.size.grads;
     }
   }
   return bytes;
 }
 
-std::vector<std::pair<size_t, int>> Stage::BlocksOf(PassKind kind,
-                                                    int slice) const {
+std::vector<std::pair<size_t, int>> Stage::BlocksOf(PassKind kind, int slice,
+                                                    bool again) const {
   std::vector<std::pair<size_t, int>> blocks;
   const auto change = [&blocks](size_t bytes, int by) {
     if (bytes > 0) blocks.emplace_back(bytes, by);
@@ -88,7 +88,7 @@ std::vector<std::pair<size_t, int>> Stage::BlocksOf(PassKind kind,
     case PassKind::kForward:
       caches(1);
       tokens(1);
-      if (model_.recompute) {
+      if (again) {
         for (const Part& part : parts_) {
           for (const int by : {1, -1}) {
             change(part.size.saved, by);

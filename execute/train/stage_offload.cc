@@ -74,13 +74,13 @@ absl::Status Stage::TakeLoaded(Activations& activations) {
   return absl::OkStatus();
 }
 
-std::vector<size_t> Stage::CopiedBlocks() const {
+std::vector<size_t> Stage::CopiedBlocks(bool again) const {
   std::vector<size_t> blocks;
   const auto add = [&blocks](size_t bytes) {
     if (bytes > 0) blocks.push_back(bytes);
   };
-  add(InputBytes());
-  if (model_.recompute) return blocks;
+  add(InputBytes(again));
+  if (again) return blocks;
   for (const Part& part : parts_) {
     add(part.size.saved);
     add(part.size.inputs);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "sim/base/status.h"
+#include "sim/memory/activations.h"
 #include "sim/program/program.h"
 
 namespace pipewright {
@@ -19,7 +20,8 @@ WorkerStages::WorkerStages(const Program& program, Address self,
       own_(program.OfReplica(self.replica)),
       rank_(own_.ranks[self.rank]),
       units_(program),
-      unit_of_op_(units_.OfSideOps(rank_)) {
+      unit_of_op_(units_.OfSideOps(rank_)),
+      again_(RunAgain(*rank_.order)) {
   for (const LaneHook& hook : rank_.hooks) {
     keeps_gathered_ |= hook.fires == LaneHook::Fires::kUnlessKept;
   }
@@ -106,23 +108,27 @@ WorkerMemory::HeldBlocks WorkerMemory::MostHeld() const {
   HeldBlocks now;
   const ExecutedModel& model = stages_.model();
   const RankOrder& order = *stages_.rank().order;
-  const bool own_recompute = HasKind(order, PassKind::kRecompute);
   const bool frees = HasKind(order, PassKind::kFree);
   const auto change = [&](std::map<size_t, int> HeldBlocks::*pool, size_t bytes,
                           int by) {
     const int count = (now.*pool)[bytes] += by;
     (most.*pool)[bytes] = std::max((most.*pool)[bytes], count);
   };
-  const auto run = [&](const Stage& stage, PassKind kind, int slice) {
-    for (const auto& [bytes, by] : stage.BlocksOf(kind, slice)) {
+  const auto run = [&](const Stage& stage, PassKind kind, Pass pass) {
+    for (const auto& [bytes, by] :
+         stage.BlocksOf(kind, pass.slice(), stages_.RunsAgain(pass))) {
       change(&HeldBlocks::device, bytes, by);
     }
   };
-  const auto move = [&](const Stage& stage,
+  const auto move = [&](const Stage& stage, Pass pass,
                         std::map<size_t, int> HeldBlocks::*pool, int by) {
-    for (const size_t bytes : stage.CopiedBlocks()) change(pool, bytes, by);
+    const bool again = stages_.RunsAgain(pass);
+    for (const size_t bytes : stage.CopiedBlocks(again)) {
+      change(pool, bytes, by);
+    }
     // Inputs of others are in none of BlocksOf.
-    if (pool == &HeldBlocks::device && by < 0 && stage.KeepsInputOfOthers()) {
+    if (pool == &HeldBlocks::device && by < 0 &&
+        stage.KeepsInputOfOthers(again)) {
       change(pool, model.BoundaryBytes(), -by);
     }
   };
@@ -130,22 +136,24 @@ WorkerMemory::HeldBlocks WorkerMemory::MostHeld() const {
   for (const Pass pass : order) {
     if (pass.kind() == PassKind::kSync) continue;
     const Stage& stage = stages_.Of(pass);
-    if (pass.kind() == PassKind::kOffload) move(stage, &HeldBlocks::host, 1);
+    if (pass.kind() == PassKind::kOffload)
+      move(stage, pass, &HeldBlocks::host, 1);
     if (pass.kind() == (frees ? PassKind::kFree : PassKind::kOffload)) {
-      move(stage, &HeldBlocks::device, -1);
+      move(stage, pass, &HeldBlocks::device, -1);
     }
     if (pass.kind() == PassKind::kLoad) {
-      move(stage, &HeldBlocks::device, 1);
+      move(stage, pass, &HeldBlocks::device, 1);
       loaded.insert(pass.activation());
     }
     const bool reads =
         ReadsActivations(pass.kind()) && loaded.erase(pass.activation()) > 0;
-    if (reads) move(stage, &HeldBlocks::host, -1);
-    if (model.recompute && IsBackward(pass.kind()) && !own_recompute) {
-      run(stage, PassKind::kRecompute, pass.slice());
+    if (reads) move(stage, pass, &HeldBlocks::host, -1);
+    if (IsBackward(pass.kind()) && stages_.RunsAgain(pass) &&
+        !stages_.HasR(pass)) {
+      run(stage, PassKind::kRecompute, pass);
     }
-    run(stage, pass.kind(), pass.slice());
-    if (reads && stage.KeepsInputOfOthers()) {
+    run(stage, pass.kind(), pass);
+    if (reads && stage.KeepsInputOfOthers(stages_.RunsAgain(pass))) {
       change(&HeldBlocks::device, model.BoundaryBytes(), -1);
     }
   }
@@ -183,20 +191,26 @@ absl::Status WorkerMemory::Reserve() {
 void WorkerMemory::Measure() {
   resident_bytes_ = device_.memory().used();
   const Schedule& schedule = *stages_.own().schedule;
+  // Kinds of passes, and whether any forward runs again, and any not.
   std::set<PassKind> kinds;
+  std::set<bool> again;
   for (const Pass pass : schedule.order(stages_.self().rank)) {
     kinds.insert(pass.kind());
+    if (pass.kind() == PassKind::kForward) {
+      again.insert(stages_.RunsAgain(pass));
+    }
   }
   microbatch_bytes_.assign(schedule.directions, 0);
   // Layers of a stage run one after the other: behind each pass it is that of
   // all of them. [stage of the schedule, replica]
-  std::map<WorkerStages::Key, std::array<size_t, 3>> slice_bytes;
+  std::map<WorkerStages::Key, std::array<size_t, 4>> slice_bytes;
   for (const auto& [key, stage] : stages_.all()) {
     auto& of_stage =
         slice_bytes[{stages_.units().StageOf(key.first), key.second}];
-    const std::array<size_t, 3> own_bytes = stage->SliceBytes(kinds);
+    for (const bool each : again) of_stage[each] += stage->ForwardBytes(each);
+    const std::array<size_t, 2> own_bytes = stage->SliceBytes(kinds);
     for (size_t pass = 0; pass < own_bytes.size(); ++pass) {
-      of_stage[pass] += own_bytes[pass];
+      of_stage[2 + pass] += own_bytes[pass];
     }
     microbatch_bytes_[key.second] += static_cast<double>(stage->CacheBytes());
   }
@@ -228,8 +242,9 @@ void WorkerMemory::BeginBlock(const Pass* block, int parts) {
     if (block[part].kind() != PassKind::kForward) continue;
     const int replica = block[part].direction();
     const Stage& stage = stages_.Of(block[part]);
-    held +=
-        static_cast<double>(stage.ForwardBytes()) / microbatch_bytes_[replica];
+    held += static_cast<double>(
+                stage.ForwardBytes(stages_.RunsAgain(block[part]))) /
+            microbatch_bytes_[replica];
   }
   peak_activations_ = std::max(peak_activations_, held);
 }

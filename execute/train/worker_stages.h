@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "execute/train/executed_model.h"
 #include "execute/train/stage.h"
@@ -43,6 +44,10 @@ class WorkerStages {
   // Unit of a pass of the rank's order, and its stage.
   int UnitOf(Pass pass) const;
   Stage& Of(Pass pass) const { return at({UnitOf(pass), pass.direction()}); }
+  // Does an R make the activations of the pass again? And does anything, be it
+  // the backward itself?
+  bool HasR(Pass pass) const { return again_.contains(pass.activation()); }
+  bool RunsAgain(Pass pass) const { return model_.recompute || HasR(pass); }
   // Unit of a side operation, -1: of none or of several.
   int UnitOfOp(int32_t side_op) const { return unit_of_op_[side_op]; }
   // Those that hold `unit` here: a middle rank of a bidirectional schedule may
@@ -70,6 +75,7 @@ class WorkerStages {
   const RankProgram& rank_;
   const Units units_;
   const std::vector<int> unit_of_op_;  // [side op], -1
+  const absl::flat_hash_set<uint64_t> again_;
   // What a forward has gathered stays until the backward has run.
   bool keeps_gathered_ = false;
   std::map<Key, std::unique_ptr<Stage>> stages_;

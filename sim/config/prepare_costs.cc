@@ -383,8 +383,17 @@ PlanCosts PlanCostsOf(const RunConfig& config, const RunSizes& sizes,
   plan.slice_factor = costs.slice_factor;
   plan.given =
       config.costs.analytic || config.costs.profile || GivesPassTimes(config);
+  plan.backward_recomputes =
+      config.strategy.recompute.value_or(Recompute::kNone) != Recompute::kNone;
   if (!plan.given) return plan;
   plan.hop = hop_s;
+  for (const StageCosts& stage : costs.stages) {
+    // As TakeRecomputePasses.
+    const bool estimated = config.costs.analytic || config.costs.profile;
+    plan.recompute.push_back(estimated && stage.recompute_s == 0
+                                 ? stage.forward_s
+                                 : stage.recompute_s);
+  }
   if (config.costs.forward_s && config.costs.backward_input_s &&
       config.costs.backward_weight_s) {
     plan.forward = *config.costs.forward_s;

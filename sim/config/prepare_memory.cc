@@ -48,13 +48,15 @@ void TakeLimit(const RunConfig& config, const PreparedNetwork& network,
 
 // One microbatch forwards and backwards, with stages where the schedule has
 // them.
-std::shared_ptr<const Schedule> OneMicrobatch(const Placement& placement) {
+std::shared_ptr<const Schedule> OneMicrobatch(const Placement& placement,
+                                              bool again) {
   ScheduleBuilder builder("one microbatch", placement, 1);
   for (int rank = 0; rank < placement.pp(); ++rank) {
     for (int chunk = 0; chunk < placement.vpp(); ++chunk) {
       builder.Add(rank, PassKind::kForward, 0, chunk);
     }
     for (int chunk = placement.vpp() - 1; chunk >= 0; --chunk) {
+      if (again) builder.Add(rank, PassKind::kRecompute, 0, chunk);
       builder.Add(rank, PassKind::kBackwardInput, 0, chunk);
       builder.Add(rank, PassKind::kBackwardWeight, 0, chunk);
     }
@@ -67,12 +69,17 @@ std::shared_ptr<const Schedule> OneMicrobatch(const Placement& placement) {
 void AddRoom(const RunConfig& config, const PreparedModel& model,
              const PreparedNetwork& network, const PreparedCosts& costs,
              const Placement& placement, PlanCosts* plan) {
-  const MemoryReport report =
-      PrepareMemory(config, model, network, costs, OneMicrobatch(placement));
+  const MemoryReport report = PrepareMemory(
+      config, model, network, costs, OneMicrobatch(placement, /*again=*/false));
   if (!report.limit_bytes) return;
-  for (const auto& stage : report.memory->stages) {
-    plan->kept.push_back(static_cast<double>(stage->kept));
-    plan->left.push_back(static_cast<double>(stage->weight_part));
+  const MemoryReport again = PrepareMemory(
+      config, model, network, costs, OneMicrobatch(placement, /*again=*/true));
+  for (size_t stage = 0; stage < report.memory->stages.size(); ++stage) {
+    const StageMemory& own = *report.memory->stages[stage];
+    plan->kept.push_back(static_cast<double>(own.kept));
+    plan->left.push_back(static_cast<double>(own.weight_part));
+    plan->dropped.push_back(
+        static_cast<double>(own.kept - again.memory->again[stage]->kept));
   }
   for (int rank = 0; rank < placement.pp(); ++rank) {
     double room = *report.limit_bytes -

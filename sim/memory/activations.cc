@@ -21,7 +21,7 @@ constexpr Change kChanges[kNumPassKinds] = {
     {-1, +1},  // B
     {0, -1},   // W
     {-1, 0},   // BW
-    {0, 0},    // R
+    {0, 0},    // R: see RunAgain
     {0, 0},    // O
     {0, 0},    // L: see AwayParts
     {0, 0},    // SYNC
@@ -61,12 +61,30 @@ class AwayParts {
   double sum_ = 0;
 };
 
+}  // namespace
+
+absl::flat_hash_set<uint64_t> RunAgain(const RankOrder& order) {
+  absl::flat_hash_set<uint64_t> again;
+  for (const Pass pass : order) {
+    if (pass.kind() == PassKind::kRecompute) again.insert(pass.activation());
+  }
+  return again;
+}
+
+namespace {
+
 // Counts are integers, so that no error adds up over a long order.
 double PeakOfOrder(const RankOrder& order, double held_until_weight,
                    AwayParts away) {
+  const absl::flat_hash_set<uint64_t> again = RunAgain(order);
   int64_t whole = 0;
   int64_t weight_part = 0;
   double peak = 0;
+  // With the end of the pass.
+  const auto drop = [&](Pass pass) {
+    if (again.empty() || pass.kind() != PassKind::kForward) return;
+    if (again.contains(pass.activation())) --whole;
+  };
   const auto see = [&] {
     peak = std::max(peak, whole + held_until_weight * weight_part - away.sum());
   };
@@ -81,6 +99,8 @@ double PeakOfOrder(const RankOrder& order, double held_until_weight,
       see();
       whole += std::min<int>(change.whole, 0) + std::min<int>(second.whole, 0);
       weight_part += change.weight_part + second.weight_part;
+      drop(pass);
+      drop(order[index]);
       continue;
     }
     if (pass.kind() == PassKind::kFree) [[unlikely]] {
@@ -90,8 +110,10 @@ double PeakOfOrder(const RankOrder& order, double held_until_weight,
       continue;
     }
     whole += change.whole;
+    if (pass.kind() == PassKind::kRecompute) ++whole;
     weight_part += change.weight_part;
     see();
+    drop(pass);
   }
   return peak;
 }

@@ -344,9 +344,13 @@ std::shared_ptr<const MemoryFramework> ExecutorMemory(
   return std::make_shared<const MemoryFramework>(MemoryFramework{
       .name = "pipewright",
       .source = "kernels/layer.h, execute/train/stage.h",
-      .stage = [spec](const ModelSpec& model, const TrainingSpec& training,
-                      const std::vector<StageBlock>& blocks,
-                      int) { return StageOf(model, training, spec, blocks); },
+      .stage =
+          [spec](const ModelSpec& model, const TrainingSpec& training,
+                 const std::vector<StageBlock>& blocks, int) {
+            ExecutorSpec own = spec;
+            own.recompute |= training.recompute == Recompute::kFull;
+            return StageOf(model, training, own, blocks);
+          },
       .fixed = [spec](const RankStages& of) { return ExecutorFixed(of, spec); },
       .hands_over = true,
       .has_context = spec.gpu,

@@ -19,8 +19,9 @@ struct ExecutorSpec {
   bool gpu = false;    // its kernels' workspaces, else those of the CPU's
   int type_bytes = 4;  // for weights that passes read, and for activations
   bool fp8 = false;    // linear layers
-  // Only a stage's input is kept, and the whole stage runs again: in front of
-  // the backward, or as R.
+  // Only a stage's input is kept, and the whole stage runs again, in front of
+  // the backward or as R: always so with full recomputation, and where the
+  // order has an R.
   bool recompute = false;
   // Layers are gathered one by one, each a unit with what goes in and out of
   // it: with `recompute` each keeps its input and runs again by itself.

@@ -27,8 +27,7 @@ class LiveMemory {
   }
   // The pass's own highest point; null where it has none.
   const PassMemory* Peak(Pass pass) const {
-    const Lane& lane = LaneOf(pass);
-    return PeakOf(pass.kind(), *lane.stage, lane.has_recompute);
+    return PeakOf(pass.kind(), MemoryOf(pass), IsAgain(pass));
   }
 
   void Begin(Pass pass);
@@ -51,13 +50,18 @@ class LiveMemory {
   // What the passes of a chunk and direction are of.
   struct Lane {
     const StageMemory* stage;
-    bool has_recompute;
+    const StageMemory* again;  // of passes that an R runs again
   };
 
   const Lane& LaneOf(Pass pass) const {
     return lanes_[pass.direction() * vpp_ + pass.chunk()];
   }
-  const StageMemory& MemoryOf(Pass pass) const { return *LaneOf(pass).stage; }
+  bool IsAgain(Pass pass) const {
+    return !again_.empty() && again_.contains(pass.activation());
+  }
+  const StageMemory& MemoryOf(Pass pass) const {
+    return IsAgain(pass) ? *LaneOf(pass).again : *LaneOf(pass).stage;
+  }
   void Hold(Pass pass, int64_t bytes) {
     if (bytes == 0) return;
     activations += bytes;
@@ -78,6 +82,7 @@ class LiveMemory {
   const int rank_;
   const int vpp_;
   const std::vector<Lane> lanes_;  // [direction * vpp + chunk]
+  const absl::flat_hash_set<uint64_t> again_;
   absl::flat_hash_set<uint64_t> away_;
   absl::flat_hash_set<uint64_t> loaded_;   // and not used yet
   std::vector<int64_t> held_;              // [replica], with what is recomputed
@@ -94,18 +99,20 @@ LiveMemory::LiveMemory(const Schedule& schedule, const ScheduleMemory& memory,
       rank_(rank),
       vpp_(schedule.vpp()),
       lanes_(LanesOf(schedule, memory, rank)),
+      again_(RunAgain(schedule.order(rank))),
       held_(schedule.directions),
       microbatch_(MicrobatchBytes()) {}
 
 std::vector<LiveMemory::Lane> LiveMemory::LanesOf(const Schedule& schedule,
                                                   const ScheduleMemory& memory,
                                                   int rank) {
-  const std::vector<bool> recompute = ChunksWithRecompute(schedule, rank);
   std::vector<Lane> lanes;
   for (int direction = 0; direction < schedule.directions; ++direction) {
     for (int chunk = 0; chunk < schedule.vpp(); ++chunk) {
       const int stage = schedule.placement.StageOf(rank, chunk, direction);
-      lanes.push_back({memory.stages[stage].get(), recompute[lanes.size()]});
+      lanes.push_back({memory.stages[stage].get(),
+                       memory.again.empty() ? memory.stages[stage].get()
+                                            : memory.again[stage].get()});
     }
   }
   return lanes;
@@ -135,8 +142,7 @@ void LiveMemory::End(Pass pass) {
     loaded_.insert(pass.activation());
     if (away_.erase(pass.activation()) == 0) return;
   }
-  const PassChange change =
-      ChangeOf(pass.kind(), stage, LaneOf(pass).has_recompute);
+  const PassChange change = ChangeOf(pass.kind(), stage, IsAgain(pass));
   Hold(pass, change.activations);
   if (change.recomputed != 0) {
     held_[pass.direction()] += change.recomputed;
@@ -193,18 +199,21 @@ bool LiveMemory::GivenHere(Pass pass, int direction) const {
 
 std::vector<int64_t> LiveMemory::MicrobatchBytes() const {
   std::vector<int64_t> bytes(schedule_.directions);
-  std::vector<bool> splits(schedule_.directions * schedule_.vpp());
+  std::vector<int64_t> most(lanes_.size());  // of a slice
   for (const Pass pass : schedule_.order(rank_)) {
-    if (pass.kind() != PassKind::kBackwardInput) continue;
-    splits[pass.direction() * schedule_.vpp() + pass.chunk()] = true;
+    const StageMemory& stage = MemoryOf(pass);
+    int64_t& own = most[pass.direction() * vpp_ + pass.chunk()];
+    if (pass.kind() == PassKind::kForward) {
+      own = std::max(own, stage.kept);
+    } else if (pass.kind() == PassKind::kRecompute) {
+      own = std::max(own, stage.kept + stage.recomputed);
+    } else if (pass.kind() == PassKind::kBackwardInput) {
+      own = std::max(own, stage.weight_part);
+    }
   }
-  for (size_t index = 0; index < splits.size(); ++index) {
-    const int replica = static_cast<int>(index) / schedule_.vpp();
-    const StageMemory& stage = *lanes_[index].stage;
-    int64_t most =
-        stage.kept + (lanes_[index].has_recompute ? stage.recomputed : 0);
-    if (splits[index]) most = std::max(most, stage.weight_part);
-    bytes[replica] += schedule_.slices * most + stage.per_microbatch;
+  for (size_t index = 0; index < most.size(); ++index) {
+    bytes[index / vpp_] +=
+        schedule_.slices * most[index] + lanes_[index].stage->per_microbatch;
   }
   return bytes;
 }
@@ -370,16 +379,6 @@ void Offload(const OffloadedStates& states, RankMemory* out) {
 
 }  // namespace
 
-std::vector<bool> ChunksWithRecompute(const Schedule& schedule, int rank) {
-  std::vector<bool> has(static_cast<size_t>(schedule.directions) *
-                        schedule.vpp());
-  for (const Pass pass : schedule.order(rank)) {
-    if (pass.kind() != PassKind::kRecompute) continue;
-    has[pass.direction() * schedule.vpp() + pass.chunk()] = true;
-  }
-  return has;
-}
-
 PassChange ChangeOf(PassKind kind, const StageMemory& stage,
                     bool has_recompute) {
   const int64_t again = has_recompute ? stage.recomputed : 0;
@@ -459,6 +458,18 @@ ScheduleMemory BuildScheduleMemory(const ModelSpec& model,
               framework->stage(model, training, blocks, chunk));
         }));
     memory.first_layer.push_back(FirstLayer(blocks));
+  }
+  if (schedule.Has(PassKind::kRecompute)) {
+    memory.again = memory.stages;
+    TrainingSpec whole = training;
+    whole.recompute = Recompute::kFull;
+    for (int stage = 0;
+         training.recompute == Recompute::kNone && stage < schedule.stages();
+         ++stage) {
+      memory.again[stage] = std::make_shared<const StageMemory>(
+          framework->stage(model, whole, layout.stages[stage],
+                           schedule.placement.ChunkOf(stage)));
+    }
   }
   const std::vector<int> versions = WeightVersionsOf(schedule).versions;
   for (int rank = 0; rank < schedule.pp(); ++rank) {

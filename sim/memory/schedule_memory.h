@@ -120,6 +120,9 @@ struct RankMemory {
 struct ScheduleMemory {
   // [stage]; stages that are alike share one.
   std::vector<std::shared_ptr<const StageMemory>> stages;
+  // The same of passes that an R runs again: with strategy.recompute none they
+  // keep what full recomputation keeps. Empty if the schedule has no R.
+  std::vector<std::shared_ptr<const StageMemory>> again;
   std::vector<int64_t> first_layer;  // its number in the model, [stage]
   std::vector<RankMemory> ranks;
 
@@ -134,11 +137,9 @@ ScheduleMemory BuildScheduleMemory(const ModelSpec& model,
                                    const Schedule& schedule,
                                    const MemoryOptions& options);
 
-// Which chunks of a rank have R passes, [replica * vpp + chunk].
-std::vector<bool> ChunksWithRecompute(const Schedule& schedule, int rank);
-
 // What the pass does to what is live (kActivations, kRecomputed). O gives its
 // memory back, as where an order has no FREE; with FREE it is that which does.
+// `has_recompute`: an R makes its activations again.
 struct PassChange {
   int64_t activations = 0;
   int64_t recomputed = 0;

@@ -11,16 +11,22 @@ namespace {
 constexpr int64_t kAllPairs = 20'000'000;
 
 // Room of a rank with one stage, in microbatches. What B leaves beyond what F
-// has kept is not counted.
+// has kept is not counted. If passes may run again: those that do not hold more
+// than what R begins from, beside the one that runs.
 class Room {
  public:
   Room(const OrderTask& task, int rank)
       : held_(task.splits ? std::min(1.0, task.left[rank] / task.kept[rank])
                           : 0),
-        room_(std::min<double>(
-            WithRounding(task.most_room[rank]) / task.kept[rank],
-            task.microbatches)),
-        whole_(static_cast<int>(room_ + kLimitRounding)) {}
+        room_(WithRounding(task.most_room[rank]) / task.kept[rank]) {
+    if (task.recomputes) {
+      const double rest = 1 - task.dropped[rank] / task.kept[rank];
+      room_ = rest > 0 ? 1 + (room_ - 1) / rest : task.microbatches;
+      held_ = rest > 0 ? std::min(1.0, held_ / rest) : 0;
+    }
+    room_ = std::min<double>(room_, task.microbatches);
+    whole_ = static_cast<int>(room_ + kLimitRounding);
+  }
 
   // Forwards that can have started before the B of microbatch 0.
   int whole() const { return whole_; }
@@ -173,6 +179,113 @@ int64_t LeastOfStages(const OrderTask& task) {
   return least;
 }
 
+// What a rank has to do and to hold, for all microbatches together, in any unit
+// of room: the least it can take.
+class RoomOverTime {
+ public:
+  // `work`: ticks without R. `lost`: room over time that nobody can use.
+  RoomOverTime(double work, double room, double lost)
+      : work_(work), room_(room), lost_(lost) {}
+
+  // So many, each of which holds `amount` for `life` ticks, or if it runs
+  // again, which takes `again`, `saved` less of that room over time.
+  void Add(double count, double held, double again, double saved) {
+    held_ += count * held;
+    if (saved > 0) options_.push_back({count * again, count * saved});
+  }
+
+  int64_t Least() {
+    std::sort(options_.begin(), options_.end(),
+              [](const Option& one, const Option& other) {
+                return one.saved * other.again > other.saved * one.again;
+              });
+    double low = work_;
+    if (Fits(low)) return static_cast<int64_t>(low);
+    double high = std::max(low, (held_ + lost_) / room_);
+    while (high - low > 0.25) {
+      const double middle = low + (high - low) / 2;
+      if (middle <= low || middle >= high) break;
+      (Fits(middle) ? high : low) = middle;
+    }
+    return static_cast<int64_t>(low);
+  }
+
+ private:
+  struct Option {
+    double again;  // ticks of R
+    double saved;
+  };
+
+  bool Fits(double ticks) const {
+    double held = held_;
+    double left = ticks - work_;
+    for (const Option& option : options_) {
+      const double part =
+          option.again > left ? std::max(0.0, left / option.again) : 1;
+      held -= part * option.saved;
+      left -= option.again;
+    }
+    return held <= room_ * ticks - lost_;
+  }
+
+  const double work_;
+  const double room_;
+  const double lost_;
+  double held_ = 0;
+  std::vector<Option> options_;
+};
+
+// Whole chunks that a rank has room for, and how long they and what B leaves
+// of them are there; for ranks whose passes may run again. `from_forward`:
+// [stage] from the start of an F to the end of its B at least.
+int64_t LeastWithR(const OrderTask& task, int rank,
+                   const std::vector<int64_t>& lives) {
+  const double room = WithRounding(task.most_room[rank]);
+  const double m = task.microbatches;
+  double smallest = room;
+  double work = 0;
+  int64_t forward = OrderTimes::kEndless;
+  int64_t freed = OrderTimes::kEndless;  // ticks between two that go
+  for (int chunk = 0; chunk < task.placement.vpp(); ++chunk) {
+    const int stage = task.placement.StageOf(rank, chunk);
+    smallest = std::min(smallest, task.kept[stage]);
+    work += m * static_cast<double>(task.stages[stage].work());
+  }
+  // In bytes, and in whole chunks that are as small as the smallest.
+  const double chunks = std::floor(room / smallest + kLimitRounding);
+  const auto waits = [&](int stage) {
+    return task.splits && task.left[stage] >= smallest;
+  };
+  for (int chunk = 0; chunk < task.placement.vpp(); ++chunk) {
+    const int stage = task.placement.StageOf(rank, chunk);
+    const PlanTicks& own = task.stages[stage];
+    forward = std::min(forward, own.forward);
+    freed = std::min(freed,
+                     waits(stage) ? own.backward_weight : own.backward_input);
+  }
+  // At first as many are there as F have started, and at last as many as have
+  // yet to go: one after the other.
+  const double ramp = (chunks - 1) * static_cast<double>(forward + freed);
+  RoomOverTime bytes(work, room, 0);
+  RoomOverTime whole(work, chunks, ramp <= work ? ramp * chunks / 2 : 0);
+  for (int chunk = 0; chunk < task.placement.vpp(); ++chunk) {
+    const int stage = task.placement.StageOf(rank, chunk);
+    const PlanTicks& own = task.stages[stage];
+    const auto life = static_cast<double>(lives[stage]);
+    const auto weight = static_cast<double>(own.backward_weight);
+    const auto again = static_cast<double>(own.again);
+    const double waiting =
+        life - static_cast<double>(own.forward + own.backward_input) - again;
+    const double left =
+        task.splits ? std::min(task.kept[stage], task.left[stage]) : 0;
+    bytes.Add(m, task.kept[stage] * life + left * weight, again,
+              task.dropped[stage] * waiting);
+    whole.Add(m, life + (waits(stage) ? weight : 0), again,
+              task.dropped[stage] > 0 ? waiting : 0);
+  }
+  return std::max(bytes.Least(), whole.Least());
+}
+
 // The bound of ranks with several stages each.
 int64_t LeastOfChunks(const OrderTask& task) {
   const int stages = task.num_stages();
@@ -195,12 +308,18 @@ int64_t LeastOfChunks(const OrderTask& task) {
     backward[stage] = now;
     now += task.stages[stage].backward_input;
   }
+  std::vector<int64_t> lives(stages);
+  for (int stage = 0; stage < stages; ++stage) {
+    lives[stage] =
+        backward[stage] - forward[stage] + task.stages[stage].backward_input;
+  }
   int64_t least = 0;
   for (int rank = 0; rank < task.pp(); ++rank) {
     constexpr int64_t kNever = OrderTimes::kEndless;
     int64_t work = 0, chain = 0, longest = 0;
     int64_t head = kNever, tail = kNever, first_backward = kNever;
     double lifetimes = 0;
+    double per_again = 1;  // forwards in the time of an R
     double smallest = task.most_room[rank];
     for (int chunk = 0; chunk < task.placement.vpp(); ++chunk) {
       const int stage = task.placement.StageOf(rank, chunk);
@@ -214,10 +333,10 @@ int64_t LeastOfChunks(const OrderTask& task) {
       smallest = std::min(smallest, task.kept[stage]);
       const double left =
           task.splits ? std::min(task.kept[stage], task.left[stage]) : 0;
-      lifetimes += task.kept[stage] *
-                       static_cast<double>(backward[stage] - forward[stage] +
-                                           own.backward_input) +
+      lifetimes += task.kept[stage] * static_cast<double>(lives[stage]) +
                    left * static_cast<double>(own.backward_weight);
+      per_again = std::max(per_again, static_cast<double>(own.forward) /
+                                          static_cast<double>(own.again));
     }
     const int64_t m = task.microbatches;
     const double held_at_once =
@@ -225,9 +344,17 @@ int64_t LeastOfChunks(const OrderTask& task) {
                          static_cast<double>(m) * task.placement.vpp());
     const int64_t until_first = first_backward - head;
     const int64_t forwards = static_cast<int64_t>(held_at_once) * longest;
-    int64_t end = m * work + std::max<int64_t>(0, until_first - forwards);
-    end =
-        std::max(end, static_cast<int64_t>(static_cast<double>(m) * lifetimes /
+    int64_t idle = std::max<int64_t>(0, until_first - forwards);
+    if (task.recomputes) {
+      // More forwards fit in front of the first B, but each costs an R behind
+      // it.
+      idle = static_cast<int64_t>(static_cast<double>(idle) / per_again);
+    }
+    const int64_t end_of_work = m * work + idle;
+    int64_t end = std::max(
+        end_of_work, task.recomputes ? LeastWithR(task, rank, lives)
+                                     : static_cast<int64_t>(
+                                           static_cast<double>(m) * lifetimes /
                                            WithRounding(task.most_room[rank])));
     if (task.steps_together) {
       end = std::max(end + head, head + m * chain + tail);
@@ -240,7 +367,9 @@ int64_t LeastOfChunks(const OrderTask& task) {
 }  // namespace
 
 int64_t LeastTicks(const OrderTask& task) {
-  return task.placement.vpp() == 1 ? LeastOfStages(task) : LeastOfChunks(task);
+  if (task.placement.vpp() > 1) return LeastOfChunks(task);
+  const int64_t least = LeastOfStages(task);
+  return task.recomputes ? std::max(least, LeastOfChunks(task)) : least;
 }
 
 }  // namespace pipewright

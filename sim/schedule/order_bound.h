@@ -8,7 +8,7 @@
 namespace pipewright {
 
 // Lower bound in ticks on what OrderTimes::Run gives of any order that fits:
-// of this placement, without recomputation or copies to the host. Made of the
+// of this placement, without copies to the host. Made of the
 // work of each rank, the way to it and from it, the microbatches that its room
 // lets be under way, and what it must have done by each F and B.
 //
@@ -18,6 +18,12 @@ namespace pipewright {
 // forwards have started before the B of microbatch j. So between two starts
 // there is work that must lie there, which the rank does one after the other.
 // Of several stages a rank: its work, its first B, and room over lifetimes.
+//
+// If passes may run again, what waits for its B may be dropped, and takes no
+// more room on the paths than what R begins from. But each R is work of its
+// rank. So besides, with one stage a rank too: a rank that takes X has X less
+// its other work for R at most, and room over X for what is whole; R are spent
+// where they save most room, and of those a part may be run.
 int64_t LeastTicks(const OrderTask& task);
 
 }  // namespace pipewright

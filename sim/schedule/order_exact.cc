@@ -14,11 +14,14 @@ namespace {
 // More passes mostly have more ways than that.
 constexpr int kMostPasses = 72;
 constexpr size_t kMostWays = 15'000;
+constexpr size_t kMostWaysWithR = 60'000;
 constexpr int kKeyBits = 64;
 
 // Passes that have run, and when each rank and result is there.
 struct Way {
-  uint64_t key = 0;            // `counts`, packed
+  // `counts`, packed, and above them which F wait for their R, by stage and
+  // microbatch.
+  uint64_t key = 0;
   std::vector<int> counts;     // [kind * stages + stage]
   std::vector<int64_t> clock;  // [rank]
   // [kind * stages + stage] Arrivals of the results that F or B there has yet
@@ -33,6 +36,7 @@ class ShortestOrder {
       : task_(task),
         below_(below),
         bits_(std::bit_width(static_cast<unsigned>(task.microbatches))),
+        rows_(task.kinds() * task.num_stages()),
         after_(2 * task.num_stages()),
         head_(task.pp()) {
     AddHeads();
@@ -45,26 +49,38 @@ class ShortestOrder {
       ranks.insert(task_.placement.RankOf(stage));
     }
     return task_.num_passes() <= kMostPasses &&
-           bits_ * task_.kinds() * task_.num_stages() <= kKeyBits &&
+           DroppedBit(task_.recomputes ? task_.num_stages() : 0, 0) <=
+               kKeyBits &&
            std::ssize(ranks) == task_.pp();
   }
 
   std::optional<ExactOrder> Run() {
-    const int rows = task_.kinds() * task_.num_stages();
-    Way first = {.counts = std::vector<int>(rows),
+    Way first = {.counts = std::vector<int>(rows_),
                  .clock = std::vector<int64_t>(task_.pp()),
-                 .arrivals = std::vector<std::vector<int64_t>>(rows)};
+                 .arrivals = std::vector<std::vector<int64_t>>(rows_)};
     std::vector<Way> ways = {std::move(first)};
-    for (int done = 0; done < task_.num_passes(); ++done) {
+    std::vector<Way> complete;
+    while (!ways.empty()) {
       next_.clear();
       by_key_.clear();
-      for (const Way& way : ways) {
-        for (int row = 0; row < rows; ++row) Extend(way, row);
-        if (steps_.size() > kMostWays) return std::nullopt;
+      for (Way& way : ways) {
+        if (IsComplete(way)) {
+          complete.push_back(std::move(way));
+          continue;
+        }
+        for (int row = 0; row < rows_; ++row) Extend(way, row, false);
+        for (int stage = 0; task_.recomputes && stage < task_.num_stages();
+             ++stage) {
+          Extend(way, stage, true);
+          RunAgain(way, stage);
+        }
+        if (steps_.size() > (task_.recomputes ? kMostWaysWithR : kMostWays)) {
+          return std::nullopt;
+        }
       }
       ways.swap(next_);
     }
-    return Best(ways);
+    return Best(complete);
   }
 
  private:
@@ -113,20 +129,39 @@ class ShortestOrder {
     return input >= 0 && (row - input) % task_.num_stages() != 0;
   }
 
-  bool HasRoom(const std::vector<int>& counts, int rank) const {
+  bool IsComplete(const Way& way) const {
+    return std::all_of(way.counts.begin(), way.counts.end(),
+                       [&](int count) { return count == task_.microbatches; });
+  }
+
+  int DroppedBit(int stage, int microbatch) const {
+    return bits_ * rows_ + stage * task_.microbatches + microbatch;
+  }
+  // Microbatches that wait for the R of a stage, as bits.
+  uint64_t Dropped(const Way& way, int stage) const {
+    if (!task_.recomputes) return 0;
+    return way.key >> DroppedBit(stage, 0) &
+           ((uint64_t{1} << task_.microbatches) - 1);
+  }
+
+  bool HasRoom(const Way& way, int rank) const {
     double held = 0;
     for (int chunk = 0; chunk < task_.placement.vpp(); ++chunk) {
       const int stage = task_.placement.StageOf(rank, chunk);
       for (int kind = 0; kind < task_.kinds(); ++kind) {
         const int row = kind * task_.num_stages() + stage;
-        held += counts[row] * task_.Taken(row * task_.microbatches);
+        held += way.counts[row] * task_.Taken(row * task_.microbatches);
+      }
+      if (const uint64_t dropped = Dropped(way, stage); dropped != 0) {
+        held -= std::popcount(dropped) * task_.dropped[stage];
       }
     }
     return held <= WithRounding(task_.room[rank]);
   }
 
-  // Adds what `way` becomes by one more pass of `row`.
-  void Extend(const Way& way, int row) {
+  // Adds what `way` becomes by one more pass of `row`; `drops`: by an F that
+  // will run again.
+  void Extend(const Way& way, int row, bool drops) {
     const int k = way.counts[row];
     const int input = InputRow(row);
     if (k == task_.microbatches) return;
@@ -134,10 +169,13 @@ class ShortestOrder {
     const int stages = task_.num_stages();
     const int stage = row % stages;
     const int rank = task_.placement.RankOf(stage);
+    const bool is_backward = row / stages == 1;
+    if (is_backward && (Dropped(way, stage) >> k & 1) != 0) return;
     Way longer = way;
     ++longer.counts[row];
-    if (!HasRoom(longer.counts, rank)) return;
     longer.key += uint64_t{1} << (row * bits_);
+    if (!HasRoom(longer, rank)) return;
+    if (drops) longer.key += uint64_t{1} << DroppedBit(stage, k);
     int64_t start = way.clock[rank];
     if (IsOnOtherStage(row, input)) {
       start = std::max(start, way.arrivals[row].front());
@@ -150,6 +188,25 @@ class ShortestOrder {
       const int to = output / task_.microbatches;
       longer.arrivals[to].push_back(end + task_.Hop(stage, to % stages));
     }
+    Add(std::move(longer), pass);
+  }
+
+  // Adds what `way` becomes by the next R of a stage.
+  void RunAgain(const Way& way, int stage) {
+    const uint64_t dropped = Dropped(way, stage);
+    if (dropped == 0) return;
+    const int k = std::countr_zero(dropped);
+    const int rank = task_.placement.RankOf(stage);
+    Way longer = way;
+    longer.key -= uint64_t{1} << DroppedBit(stage, k);
+    if (!HasRoom(longer, rank)) return;
+    longer.clock[rank] += task_.TicksOf(OrderTask::kAgain, stage);
+    Add(std::move(longer), task_.Number(OrderTask::kAgain, stage, k));
+  }
+
+  // Adds a way that ends with `pass` unless it is no use.
+  void Add(Way longer, int pass) {
+    const int stages = task_.num_stages();
     for (int other = 0; other < 2 * stages; ++other) {
       const int64_t free = longer.clock[task_.placement.RankOf(other % stages)];
       for (int64_t& arrival : longer.arrivals[other]) {
@@ -157,8 +214,8 @@ class ShortestOrder {
       }
     }
     if (LeastEnd(longer) >= below_ || IsLater(longer)) return;
-    longer.step = static_cast<int>(steps_.size());
-    steps_.push_back({way.step, pass});
+    steps_.push_back({longer.step, pass});
+    longer.step = static_cast<int>(steps_.size()) - 1;
     by_key_[longer.key].push_back(static_cast<int>(next_.size()));
     next_.push_back(std::move(longer));
   }
@@ -175,6 +232,7 @@ class ShortestOrder {
           end += (task_.microbatches - way.counts[kind * stages + stage]) *
                  task_.TicksOf(kind, stage);
         }
+        end += std::popcount(Dropped(way, stage)) * task_.stages[stage].again;
       }
       least = std::max(least, end);
     }
@@ -239,6 +297,7 @@ class ShortestOrder {
   const OrderTask& task_;
   const int64_t below_;
   const int bits_;
+  const int rows_;              // kinds * stages
   std::vector<int64_t> after_;  // [kind * stages + stage] of F and B
   std::vector<int64_t> head_;   // [rank]
   std::vector<Way> next_;       // with one pass more

@@ -12,6 +12,8 @@ constexpr double kThreshold = 1.0 / 4096;
 constexpr uint64_t kAnyPass = 4;
 constexpr uint64_t kFar = 3;
 constexpr uint64_t kFarthest = 12;
+// One change in so many takes an R out, if the task recomputes.
+constexpr uint64_t kTakesR = 6;
 // Rounds that start from the best again.
 constexpr int kRounds = 4;
 
@@ -31,7 +33,7 @@ OrderSearch::OrderSearch(const OrderTask& task, int64_t least, uint64_t seed)
       least_(least),
       random_(seed),
       times_(task),
-      position_(task.num_passes()) {}
+      position_(task.num_numbers()) {}
 
 bool OrderSearch::Offer(const PassOrders& orders) {
   ++steps_;
@@ -117,11 +119,27 @@ std::pair<size_t, size_t> OrderSearch::DrawMove(const PassOrders& orders,
                                                : std::pair(from, from);
 }
 
+bool OrderSearch::DropR(const PassOrders& orders, int* rank,
+                        std::vector<int>* order) {
+  *rank = random_() % kAnyPass == 0
+              ? static_cast<int>(random_() % task_.pp())
+              : task_.RankOf(path_[random_() % path_.size()]);
+  *order = orders[*rank];
+  std::vector<size_t> found;
+  for (size_t at = 0; at < order->size(); ++at) {
+    if (task_.KindOf((*order)[at]) == OrderTask::kAgain) found.push_back(at);
+  }
+  if (found.empty()) return false;
+  order->erase(order->begin() + found[random_() % found.size()]);
+  return true;
+}
+
 void OrderSearch::Improve(const std::function<double(int64_t)>& done) {
   if (best_.empty()) return;
   PassOrders orders;
   int64_t ticks = 0;
   int round = -1;
+  std::vector<int> changed;
   for (int64_t move = 0; !is_least(); ++move) {
     const double part = kRounds * done(move);
     if (part >= kRounds) return;
@@ -132,19 +150,29 @@ void OrderSearch::Improve(const std::function<double(int64_t)>& done) {
       FindPath(orders);
     }
     int rank = 0;
-    const auto [from, to] = DrawMove(orders, &rank);
-    if (from == to) continue;
-    std::vector<int>& order = orders[rank];
-    Move(from, to, &order);
+    if (!task_.recomputes || random_() % kTakesR != 0) {
+      const auto [from, to] = DrawMove(orders, &rank);
+      if (from == to) continue;
+      changed = orders[rank];
+      Move(from, to, &changed);
+    } else if (!DropR(orders, &rank, &changed)) {
+      continue;
+    }
+    bool fits = task_.Fits(changed, rank);
+    if (!fits && task_.recomputes) {
+      changed = FitByR(task_, changed, rank);
+      fits = !changed.empty();
+    }
     int64_t moved = OrderTimes::kEndless;
-    if (task_.Fits(order, rank)) {
+    changed.swap(orders[rank]);
+    if (fits) {
       ++steps_;
       moved = times_.Run(orders);
     }
     const auto threshold = static_cast<int64_t>(
         static_cast<double>(best_ticks_) * kThreshold * (round + 1 - part));
     if (moved == OrderTimes::kEndless || moved > ticks + threshold) {
-      Move(to, from, &order);
+      changed.swap(orders[rank]);
       continue;
     }
     ticks = moved;

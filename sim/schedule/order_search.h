@@ -1,4 +1,5 @@
-// Makes an order faster by moving passes within their ranks.
+// Makes an order faster by moving passes within their ranks, and by choosing
+// which of them run again.
 #pragma once
 
 #include <cstdint>
@@ -38,6 +39,8 @@ class OrderSearch {
   void FindPath(const PassOrders& orders);
   // A pass and the place that it goes to; the same twice: no legal one.
   std::pair<size_t, size_t> DrawMove(const PassOrders& orders, int* rank);
+  // The order of a rank that has one, without one of its R. False: it has none.
+  bool DropR(const PassOrders& orders, int* rank, std::vector<int>* order);
   bool MayPass(int first, int second) const;
   bool StaysInOrder(const std::vector<int>& order, size_t from,
                     size_t to) const;

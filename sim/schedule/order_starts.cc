@@ -21,8 +21,10 @@ constexpr int kTimedPatterns = 12;
 // Microbatches under way at a time in lists of passes, in quarters of the
 // ranks.
 constexpr int kTogether[] = {1, 2, 3, 4, 5, 6, 8, 12};
-// Lengths of a warm-up over that of 1F1B, in quarters.
+// Lengths of a warm-up over that of 1F1B, in quarters; from less on if passes
+// run again.
 constexpr int kLeastWarmup = 4;
+constexpr int kLeastWarmupWithR = 2;
 constexpr int kMostWarmup = 8;
 
 // When a rank is busy with a pattern, by phase.
@@ -202,7 +204,11 @@ PassOrders OneByOne(const OrderTask& task) {
 
 PassOrders WeightFiller::Fill(const PassOrders& orders, Patience patience) {
   const int pp = task_.pp();
-  end_.assign(task_.num_passes(), -1);
+  const std::vector<char> again = task_.RunAgain(orders);
+  size_t passes =
+      task_.splits ? size_t{1} * task_.num_stages() * task_.microbatches : 0;
+  for (const std::vector<int>& order : orders) passes += order.size();
+  end_.assign(task_.num_numbers(), -1);
   std::vector<size_t> next(pp), next_weight(pp);
   std::vector<double> held(pp);
   std::vector<int64_t> clock(pp);
@@ -210,10 +216,13 @@ PassOrders WeightFiller::Fill(const PassOrders& orders, Patience patience) {
   using Event = std::pair<int64_t, int>;  // date, rank
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events;
   for (int rank = 0; rank < pp; ++rank) events.emplace(0, rank);
-  int done = 0;
+  size_t done = 0;
   const auto begin = [&](int rank, int64_t now, int pass) {
     clock[rank] = end_[pass] = now + task_.Ticks(pass);
     held[rank] += task_.Taken(pass);
+    if (!again.empty() && task_.KindOf(pass) == 0 && again[pass] != 0) {
+      held[rank] -= task_.dropped[task_.StageOf(pass)];
+    }
     filled[rank].push_back(pass);
     ++done;
     if (task_.splits && task_.KindOf(pass) == 1) {
@@ -261,7 +270,7 @@ PassOrders WeightFiller::Fill(const PassOrders& orders, Patience patience) {
     }
     if (has_room && is_known) events.emplace(arrival, rank);
   }
-  return done == task_.num_passes() ? filled : PassOrders();
+  return done == passes ? filled : PassOrders();
 }
 
 std::optional<CyclicPattern> CyclicPattern::Place(const OrderTask& task,
@@ -361,39 +370,23 @@ PassOrders CyclicPattern::Orders(bool with_weights) const {
   return orders;
 }
 
-std::vector<PassOrders> StartOrders(const OrderTask& task, int64_t least,
-                                    int most) {
-  std::vector<std::pair<int64_t, PassOrders>> found;
-  OrderTimes times(task);
-  WeightFiller filler(task);
-  const auto add = [&](PassOrders orders) {
-    if (orders.empty() || !task.Fits(orders)) return;
-    const int64_t ticks = times.Run(orders);
-    if (ticks == OrderTimes::kEndless) return;
-    const auto behind = std::upper_bound(
-        found.begin(), found.end(), ticks,
-        [](int64_t own, const auto& other) { return own < other.first; });
-    found.emplace(behind, ticks, std::move(orders));
-    if (std::ssize(found) > most) found.pop_back();
-  };
-  const auto add_filled = [&](const PassOrders& orders) {
-    if (!task.splits || orders.empty()) return add(orders);
-    for (const Patience patience :
-         {Patience::kNone, Patience::kKnown, Patience::kPossible}) {
-      add(filler.Fill(orders, patience));
-    }
-  };
-  add(OneByOne(task));
+namespace {
+
+// Calls add(orders, whether W are in them) with warm-ups or lists, and patterns
+// of a task.
+template <class Add>
+void AddBaseOrders(const OrderTask& task, int64_t least, const Add& add) {
   if (task.placement.vpp() == 1) {
-    for (int quarters = kLeastWarmup; quarters <= kMostWarmup; ++quarters) {
-      add_filled(WarmupOrders(task, quarters));
+    for (int quarters = task.recomputes ? kLeastWarmupWithR : kLeastWarmup;
+         quarters <= kMostWarmup; ++quarters) {
+      add(WarmupOrders(task, quarters), false);
     }
   } else {
     for (const int quarters : kTogether) {
       const int together = (quarters * task.pp() + 3) / 4;
       for (const bool with_weights : {false, true}) {
         if (with_weights && !task.splits) continue;
-        add_filled(ListOrders(task, together, with_weights).Make());
+        add(ListOrders(task, together, with_weights).Make(), false);
       }
       if (together >= task.microbatches) break;
     }
@@ -425,8 +418,88 @@ std::vector<PassOrders> StartOrders(const OrderTask& task, int64_t least,
   for (int index = 0;
        index < std::min<int>(kTimedPatterns, std::ssize(patterns)); ++index) {
     const CyclicPattern& pattern = patterns[index].second;
-    add(pattern.Orders(true));
-    add_filled(pattern.Orders(false));
+    add(pattern.Orders(true), true);
+    add(pattern.Orders(false), false);
+  }
+}
+
+// Orders of F and B with W in them, in several ways; none: of no task that
+// splits.
+std::vector<PassOrders> Filled(const OrderTask& task,
+                               const PassOrders& orders) {
+  if (!task.splits || orders.empty()) return {orders};
+  WeightFiller filler(task);
+  std::vector<PassOrders> filled;
+  for (const Patience patience :
+       {Patience::kNone, Patience::kKnown, Patience::kPossible}) {
+    filled.push_back(filler.Fill(orders, patience));
+  }
+  return filled;
+}
+
+}  // namespace
+
+OrderTask WithRoomForAll(const OrderTask& task) {
+  OrderTask wide = task;
+  for (int rank = 0; rank < task.pp(); ++rank) {
+    wide.room[rank] = task.MostOnRank(rank) * (task.microbatches + 1);
+  }
+  return wide;
+}
+
+std::vector<PassOrders> OrdersWithR(const OrderTask& task,
+                                    const PassOrders& orders) {
+  const auto fit = [&](const OrderTask& to, PassOrders own) {
+    for (int rank = 0; rank < task.pp(); ++rank) {
+      own[rank] = FitByR(to, own[rank], rank);
+      if (own[rank].empty()) return PassOrders();
+    }
+    return own;
+  };
+  const auto is_weight = [&](int pass) { return task.KindOf(pass) == 2; };
+  std::vector<PassOrders> found;
+  const bool has_weights =
+      std::any_of(orders[0].begin(), orders[0].end(), is_weight);
+  if (has_weights || !task.splits) found.push_back(fit(task, orders));
+  if (!task.splits) return found;
+  // As if each W came with its B.
+  OrderTask whole = task;
+  std::fill(whole.left.begin(), whole.left.end(), 0);
+  PassOrders bare = orders;
+  for (std::vector<int>& order : bare) std::erase_if(order, is_weight);
+  bare = fit(whole, std::move(bare));
+  if (bare.empty()) return found;
+  for (PassOrders& own : Filled(task, bare)) found.push_back(std::move(own));
+  return found;
+}
+
+std::vector<PassOrders> StartOrders(const OrderTask& task, int64_t least,
+                                    int most) {
+  std::vector<std::pair<int64_t, PassOrders>> found;
+  OrderTimes times(task);
+  const auto add = [&](PassOrders orders) {
+    if (orders.empty() || !task.Fits(orders)) return;
+    const int64_t ticks = times.Run(orders);
+    if (ticks == OrderTimes::kEndless) return;
+    const auto behind = std::upper_bound(
+        found.begin(), found.end(), ticks,
+        [](int64_t own, const auto& other) { return own < other.first; });
+    found.emplace(behind, ticks, std::move(orders));
+    if (std::ssize(found) > most) found.pop_back();
+  };
+  add(OneByOne(task));
+  AddBaseOrders(task, least, [&](PassOrders orders, bool has_weights) {
+    if (has_weights) return add(std::move(orders));
+    for (PassOrders& own : Filled(task, orders)) add(std::move(own));
+  });
+  if (task.recomputes) {
+    AddBaseOrders(WithRoomForAll(task), least,
+                  [&](const PassOrders& orders, bool) {
+                    if (orders.empty()) return;
+                    for (PassOrders& own : OrdersWithR(task, orders)) {
+                      add(std::move(own));
+                    }
+                  });
   }
   std::vector<PassOrders> orders;
   for (auto& [ticks, own] : found) orders.push_back(std::move(own));

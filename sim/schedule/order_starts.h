@@ -1,6 +1,7 @@
 // Orders that a search can start from, where no registered schedule is made for
 // the task: warm-ups of several lengths, lists of what can start first, and
-// patterns that repeat.
+// patterns that repeat. If the task recomputes, the same as if there were room
+// for all, with R where there is none.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,8 @@
 
 namespace pipewright {
 
-// Puts W where a rank would wait, into orders of F and B.
+// Puts W where a rank would wait, into orders of F and B, and R if there are
+// any.
 class WeightFiller {
  public:
   // Whether a rank waits for its next F or B in place of a W that it would
@@ -65,7 +67,15 @@ class CyclicPattern {
   double ticks_each_ = 0;
 };
 
-// Orders of both kinds, best first, no more than `most`; all fit. `least`: that
+// The task with room for all.
+OrderTask WithRoomForAll(const OrderTask& task);
+
+// `orders` of that with R where the task has no room (FitByR), as they are and
+// with W wherever a WeightFiller puts them. May be empty.
+std::vector<PassOrders> OrdersWithR(const OrderTask& task,
+                                    const PassOrders& orders);
+
+// Orders of all kinds, best first, no more than `most`; all fit. `least`: that
 // of LeastTicks.
 std::vector<PassOrders> StartOrders(const OrderTask& task, int64_t least,
                                     int most);

@@ -8,7 +8,8 @@ namespace pipewright {
 namespace {
 
 constexpr PassKind kPassesOfKinds[] = {
-    PassKind::kForward, PassKind::kBackwardInput, PassKind::kBackwardWeight};
+    PassKind::kForward, PassKind::kBackwardInput, PassKind::kBackwardWeight,
+    PassKind::kRecompute};
 
 }  // namespace
 
@@ -18,7 +19,8 @@ int64_t OrderTask::TicksOf(int kind, int stage) const {
   const PlanTicks& own = stages[stage];
   return kind == 0   ? own.forward
          : kind == 1 ? own.backward_input
-                     : own.backward_weight;
+         : kind == 2 ? own.backward_weight
+                     : own.again;
 }
 
 int64_t OrderTask::Hop(int from, int to) const {
@@ -30,7 +32,7 @@ int OrderTask::InputOf(int pass) const {
   const int stage = StageOf(pass);
   if (kind == 0) return stage == 0 ? -1 : pass - microbatches;
   if (kind == 1 && stage + 1 < num_stages()) return pass + microbatches;
-  return pass - num_stages() * microbatches;
+  return pass - (kind == kAgain ? kAgain : 1) * num_stages() * microbatches;
 }
 
 int OrderTask::OutputOf(int pass) const {
@@ -44,6 +46,7 @@ double OrderTask::Taken(int pass) const {
   const int kind = KindOf(pass);
   const int stage = StageOf(pass);
   if (kind == 0) return kept[stage];
+  if (kind == kAgain) return dropped[stage];
   if (!splits) return -kept[stage];
   return kind == 1 ? left[stage] - kept[stage] : -left[stage];
 }
@@ -63,11 +66,35 @@ double OrderTask::MostOnRank(int rank) const {
 bool OrderTask::Fits(const std::vector<int>& order, int rank) const {
   const double most = WithRounding(room[rank]);
   double held = 0;
+  std::vector<char> again;  // [chunk, microbatch] an R comes
+  const auto at = [&](int pass) -> char& {
+    return again[placement.ChunkOf(StageOf(pass)) * microbatches +
+                 MicrobatchOf(pass)];
+  };
+  if (recomputes) {
+    again.resize(static_cast<size_t>(placement.vpp()) * microbatches);
+    for (const int pass : order) at(pass) |= KindOf(pass) == kAgain;
+  }
   for (const int pass : order) {
     held += Taken(pass);
     if (held > most) return false;
+    if (recomputes && KindOf(pass) == 0 && at(pass)) {
+      held -= dropped[StageOf(pass)];
+    }
   }
   return true;
+}
+
+std::vector<char> OrderTask::RunAgain(const PassOrders& orders) const {
+  std::vector<char> again;
+  if (!recomputes) return again;
+  again.resize(static_cast<size_t>(num_stages()) * microbatches);
+  for (const std::vector<int>& order : orders) {
+    for (const int pass : order) {
+      if (KindOf(pass) == kAgain) again[InputOf(pass)] = 1;
+    }
+  }
+  return again;
 }
 
 bool OrderTask::Fits(const PassOrders& orders) const {
@@ -75,6 +102,64 @@ bool OrderTask::Fits(const PassOrders& orders) const {
     if (!Fits(orders[rank], rank)) return false;
   }
   return true;
+}
+
+std::vector<int> FitByR(const OrderTask& task, const std::vector<int>& order,
+                        int rank) {
+  const double most = WithRounding(task.room[rank]);
+  const int m = task.microbatches;
+  struct State {
+    size_t backward = 0;  // where its B stands
+    bool has_r = false;   // in `order`
+    bool adds_r = false;
+  };
+  std::vector<State> states(static_cast<size_t>(task.placement.vpp()) * m);
+  const auto state = [&](int pass) -> State& {
+    return states[task.placement.ChunkOf(task.StageOf(pass)) * m +
+                  task.MicrobatchOf(pass)];
+  };
+  for (size_t at = 0; at < order.size(); ++at) {
+    const int kind = task.KindOf(order[at]);
+    if (kind == 1) state(order[at]).backward = at;
+    if (kind == OrderTask::kAgain) state(order[at]).has_r = true;
+  }
+  double held = 0;
+  std::vector<int> whole;  // F whose B is to come, and which have no R
+  std::vector<int> fitting;
+  const auto run = [&](int pass) {
+    while (held + task.Taken(pass) > most) {
+      const auto last =
+          std::max_element(whole.begin(), whole.end(), [&](int one, int two) {
+            return state(one).backward < state(two).backward;
+          });
+      if (last == whole.end() || &state(*last) == &state(pass)) return false;
+      state(*last).adds_r = true;
+      held -= task.dropped[task.StageOf(*last)];
+      whole.erase(last);
+    }
+    held += task.Taken(pass);
+    fitting.push_back(pass);
+    return true;
+  };
+  for (const int pass : order) {
+    const int kind = task.KindOf(pass);
+    if (kind == 1) {
+      if (state(pass).adds_r &&
+          !run(task.Number(OrderTask::kAgain, task.StageOf(pass),
+                           task.MicrobatchOf(pass)))) {
+        return {};
+      }
+      std::erase(whole, pass - task.num_stages() * m);
+    }
+    if (!run(pass)) return {};
+    if (kind != 0) continue;
+    if (state(pass).has_r) {
+      held -= task.dropped[task.StageOf(pass)];
+    } else {
+      whole.push_back(pass);
+    }
+  }
+  return fitting;
 }
 
 Schedule OrderTask::ToSchedule(absl::string_view name,
@@ -132,11 +217,12 @@ PassOrders OrderTask::OrdersOf(const Schedule& schedule) const {
 
 OrderTimes::OrderTimes(const OrderTask& task)
     : task_(task),
-      end_(task.num_passes()),
+      end_(task.num_numbers()),
       next_(task.pp()),
       clock_(task.pp()),
       is_waiting_(task.pp()) {
-  for (int kind = 0; kind < task.kinds(); ++kind) {
+  const int kinds = task.recomputes ? OrderTask::kAgain + 1 : task.kinds();
+  for (int kind = 0; kind < kinds; ++kind) {
     for (int stage = 0; stage < task.num_stages(); ++stage) {
       const int pass = task.Number(kind, stage, 0);
       Row row = {.ticks = task.TicksOf(kind, stage)};
@@ -186,7 +272,9 @@ int64_t OrderTimes::Run(const PassOrders& orders) {
     is_waiting_[rank] = 0;
     Visit(orders[rank], rank);
   }
-  if (done_ != task_.num_passes()) return kEndless;
+  size_t passes = 0;
+  for (const std::vector<int>& order : orders) passes += order.size();
+  if (static_cast<size_t>(done_) != passes) return kEndless;
   int64_t longest = 0;
   for (int rank = 0; rank < task_.pp(); ++rank) {
     const int64_t first =

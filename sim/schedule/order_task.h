@@ -5,6 +5,13 @@
 // Microbatches are alike, so each stage runs them in their order: of any
 // schedule the first F to start may be called F of microbatch 0, and so on, for
 // B and W too, and nothing gets later or needs more memory.
+//
+// If a task recomputes, some F may keep less than they need for B until an R,
+// before B, makes it again. Then names cannot always be exchanged: in F0 F1 B1
+// R0 B0 only the older one runs again and there is never more than one whole;
+// with B in the order of F both would. So that stages run their microbatches in
+// order is a rule here, which the bound relies on too. R keep to the order by
+// themselves: of two in another order names can be exchanged, as B come in it.
 #pragma once
 
 #include <cstdint>
@@ -26,11 +33,16 @@ struct OrderTask {
   int microbatches = 1;
   std::vector<PlanTicks> stages;  // [stage]; no W where backwards are whole
   bool splits = true;             // B and W are passes of their own
+  // Any F may run again, as R, which takes stages[].again.
+  bool recomputes = false;
   // Activations of a microbatch, [stage], from the start of F on; what B leaves
   // to W, which may be more; and what a rank has room for, [rank]. Any unit.
   std::vector<double> kept;
   std::vector<double> left;
   std::vector<double> room;
+  // The part of `kept` that goes with the end of an F that runs again, and that
+  // R brings back, [stage]; empty: nothing recomputes.
+  std::vector<double> dropped;
   // What no legal order holds more of, [rank]; `room` or more.
   std::vector<double> most_room;
   // All ranks step together, so the whole span counts and not the longest of a
@@ -40,9 +52,14 @@ struct OrderTask {
   int pp() const { return placement.pp(); }
   int num_stages() const { return placement.stages(); }
   int kinds() const { return splits ? 3 : 2; }
+  // R are not among them.
   int num_passes() const { return kinds() * num_stages() * microbatches; }
 
-  // F, B, W are kinds 0, 1, 2.
+  // F, B, W, R are kinds 0, 1, 2, 3.
+  static constexpr int kAgain = 3;
+  int num_numbers() const {
+    return (recomputes ? kAgain + 1 : kinds()) * num_stages() * microbatches;
+  }
   int Number(int kind, int stage, int microbatch) const {
     return (kind * num_stages() + stage) * microbatches + microbatch;
   }
@@ -58,13 +75,17 @@ struct OrderTask {
   int InputOf(int pass) const;
   // The pass on the next or last stage that waits for it; -1: none.
   int OutputOf(int pass) const;
-  // What a pass takes of its rank's room, or gives back.
+  // What a pass takes of its rank's room, or gives back. An F that runs again
+  // gives `dropped` back at its end besides.
   double Taken(int pass) const;
+  // Which F have an R in these orders, [number of F]; empty: nothing
+  // recomputes.
+  std::vector<char> RunAgain(const PassOrders& orders) const;
   // The most that one microbatch takes at a time, of a stage or a whole rank.
   double MostOf(int stage) const;
   double MostOnRank(int rank) const;
 
-  // Does no rank ever hold more than it has room for?
+  // Does no rank ever hold more than it has room for? R stand before their B.
   bool Fits(const std::vector<int>& order, int rank) const;
   bool Fits(const PassOrders& orders) const;
 
@@ -73,6 +94,12 @@ struct OrderTask {
   // room. A whole backward counts as B with W behind it.
   PassOrders OrdersOf(const Schedule& schedule) const;
 };
+
+// `order` of a rank with as many more R as it takes to fit, each right before
+// its B. If something has no room, of what waits whole for its B that which
+// waits longest is dropped. Empty if nothing can be dropped any more.
+std::vector<int> FitByR(const OrderTask& task, const std::vector<int>& order,
+                        int rank);
 
 // A limit that is exceeded by rounding alone.
 double WithRounding(double room);
@@ -85,7 +112,7 @@ class OrderTimes {
   explicit OrderTimes(const OrderTask& task);
 
   // What is minimised; kEndless where ranks wait for each other. Each rank has
-  // F, B and W of a stage and microbatch in this order.
+  // F, R if there is one, B and W of a stage and microbatch in this order.
   int64_t Run(const PassOrders& orders);
   int64_t start(int pass) const { return end_[pass] - task_.Ticks(pass); }
   int64_t end(int pass) const { return end_[pass]; }

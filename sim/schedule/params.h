@@ -41,15 +41,22 @@ struct PlanCosts {
   // [stage], where they differ; F, B and W above are then the means. Empty: all
   // stages are alike.
   std::vector<StageTimes> stages;
+  // Time of R, [stage]; empty: that of F.
+  std::vector<double> recompute;
+  // Each backward runs its forward again in any case (strategy.recompute).
+  bool backward_recomputes = false;
   // All ranks step together, so that the whole span counts and not the longest
   // of a rank.
   bool steps_together = false;
-  // Activations of a microbatch and what of them a split B leaves to W, [stage],
-  // and what a rank has room for, [rank], bytes; for schedules that ask for it
-  // (ScheduleInfo::asks_for_room), if it is known.
+  // Activations of a microbatch and what of them a split B leaves to W,
+  // [stage], and what a rank has room for, [rank], bytes; for schedules that
+  // ask for it (ScheduleInfo::asks_for_room), if it is known.
   std::vector<double> kept;
   std::vector<double> left;
   std::vector<double> room;
+  // The part of `kept` that goes with the end of F if an R makes it again,
+  // [stage]; empty: all of it.
+  std::vector<double> dropped;
 
   double work() const { return forward + backward_input + backward_weight; }
   // F = B = W and no hops: what slots mean in the papers.

@@ -20,6 +20,9 @@ double PowerOf(const ScheduleParams& params) {
     dearest = std::max(
         {dearest, stage.forward, stage.backward_input, stage.backward_weight});
   }
+  for (const double again : costs.recompute) {
+    dearest = std::max(dearest, again);
+  }
   if (!(dearest > 0)) return 0;
   // F, B, W, and two hops of each stage and microbatch.
   const double operations =
@@ -28,16 +31,18 @@ double PowerOf(const ScheduleParams& params) {
   return std::floor(std::log10(most / dearest));
 }
 
+int64_t Ticks(double cost, double power) {
+  // Powers of ten are exact, their inverses are not.
+  return std::llround(power < 0 ? cost / std::pow(10, -power)
+                                : cost * std::pow(10, power));
+}
+
 PlanTicks Ticks(const StageTimes& stage, double hop, double power) {
-  const auto ticks = [&](double cost) {
-    // Powers of ten are exact, their inverses are not.
-    return std::llround(power < 0 ? cost / std::pow(10, -power)
-                                  : cost * std::pow(10, power));
-  };
-  return {.forward = ticks(stage.forward),
-          .backward_input = ticks(stage.backward_input),
-          .backward_weight = ticks(stage.backward_weight),
-          .hop = ticks(hop)};
+  return {.forward = Ticks(stage.forward, power),
+          .backward_input = Ticks(stage.backward_input, power),
+          .backward_weight = Ticks(stage.backward_weight, power),
+          .hop = Ticks(hop, power),
+          .again = Ticks(stage.forward, power)};
 }
 
 }  // namespace
@@ -55,14 +60,17 @@ PlanTicks TicksOf(const ScheduleParams& params) {
 }
 
 std::vector<PlanTicks> TicksOfStages(const ScheduleParams& params) {
-  if (params.costs.stages.empty()) {
-    return std::vector<PlanTicks>(static_cast<size_t>(params.pp) * params.vpp,
-                                  TicksOf(params));
-  }
+  const PlanCosts& costs = params.costs;
   const double power = PowerOf(params);
   std::vector<PlanTicks> stages;
-  for (const StageTimes& stage : params.costs.stages) {
-    stages.push_back(Ticks(stage, params.costs.hop, power));
+  for (const StageTimes& stage : costs.stages) {
+    stages.push_back(Ticks(stage, costs.hop, power));
+  }
+  if (stages.empty()) {
+    stages.assign(static_cast<size_t>(params.pp) * params.vpp, TicksOf(params));
+  }
+  for (size_t stage = 0; stage < costs.recompute.size(); ++stage) {
+    stages[stage].again = Ticks(costs.recompute[stage], power);
   }
   return stages;
 }

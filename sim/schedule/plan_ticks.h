@@ -17,6 +17,7 @@ struct PlanTicks {
   int64_t backward_input = 0;
   int64_t backward_weight = 0;
   int64_t hop = 0;
+  int64_t again = 0;  // R
 
   int64_t work() const { return forward + backward_input + backward_weight; }
 };

@@ -41,13 +41,17 @@ absl::StatusOr<ReplayTimes> Replay(const Schedule& schedule,
     for (size_t lane = 0; lane < wired.size(); ++lane) {
       const auto kind = Pass::KindOf(lane);
       const int stage = wired[lane].stage;
-      const double seconds =
+      double seconds =
           costs.stages.empty() || stage < 0
               ? SecondsOf(kind, {.forward = costs.forward,
                                  .backward_input = costs.backward_input,
                                  .backward_weight = costs.backward_weight}) /
                     schedule.vpp()
               : SecondsOf(kind, costs.stages[stage]);
+      if (kind == PassKind::kRecompute && stage >= 0 &&
+          !costs.recompute.empty()) {
+        seconds = costs.recompute[stage];
+      }
       lanes[rank][lane] = {.seconds = seconds / schedule.slices,
                            .output_delay_s = costs.hop,
                            .input = wired[lane].input,

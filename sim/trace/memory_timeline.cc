@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "absl/container/flat_hash_map.h"
+#include "sim/memory/activations.h"
 #include "sim/program/program.h"
 
 namespace pipewright {
@@ -46,10 +47,10 @@ MemoryEffects::MemoryEffects(const Program& program,
     : program_(program), memory_(memory) {
   for (int index = 0; index < program.num_classes(); ++index) {
     const Schedule& schedule = *program.dp_class(index).schedule;
-    std::vector<std::vector<bool>>& ranks = recomputed_.emplace_back();
+    auto& ranks = recomputed_.emplace_back();
     std::vector<bool>& frees = frees_.emplace_back();
     for (int rank = 0; rank < schedule.pp(); ++rank) {
-      ranks.push_back(ChunksWithRecompute(schedule, rank));
+      ranks.push_back(RunAgain(schedule.order(rank)));
       frees.push_back(HasKind(schedule.order(rank), PassKind::kFree));
     }
   }
@@ -59,17 +60,15 @@ MemoryEffect MemoryEffects::Of(const TraceOp& op) const {
   MemoryEffect effect;
   const bool copies = op.kind == OpKind::kOffload || op.kind == OpKind::kLoad;
   if ((op.kind != OpKind::kPass && !copies) || op.stage < 0) return effect;
-  const Schedule& schedule = *program_.OfReplica(op.replica).schedule;
-  const size_t chunk =
-      static_cast<size_t>(op.pass.direction()) * schedule.vpp() +
-      op.pass.chunk();
   const bool recomputed =
-      recomputed_[program_.ClassOf(op.replica)][op.rank][chunk];
+      recomputed_[program_.ClassOf(op.replica)][op.rank].contains(
+          op.pass.activation());
   if (op.kind == OpKind::kOffload &&
       frees_[program_.ClassOf(op.replica)][op.rank]) {
     return effect;
   }
-  const StageMemory& stage = *memory_.stages[op.stage];
+  const StageMemory& stage =
+      *(recomputed ? memory_.again : memory_.stages)[op.stage];
   PassKind kind = op.pass.kind();
   if (op.kind == OpKind::kOffload) kind = PassKind::kOffload;
   if (op.kind == OpKind::kLoad) kind = PassKind::kLoad;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "sim/memory/schedule_memory.h"
 #include "sim/trace/trace.h"
 
@@ -22,7 +23,7 @@ struct MemoryEffect {
   MemoryBytes at_end;
 };
 
-// Effects of the operations of one program; knows which chunks are recomputed.
+// Effects of the operations of one program; knows which passes run again.
 class MemoryEffects {
  public:
   // The program has a schedule, which `memory` is of: that of one of its
@@ -36,7 +37,8 @@ class MemoryEffects {
  private:
   const Program& program_;
   const ScheduleMemory& memory_;
-  std::vector<std::vector<std::vector<bool>>> recomputed_;  // [class][rank]
+  // [class][rank] Activations that an R makes again.
+  std::vector<std::vector<absl::flat_hash_set<uint64_t>>> recomputed_;
   std::vector<std::vector<bool>> frees_;  // [class][rank] the order has FREE
 };
 

@@ -186,6 +186,7 @@ TEST_CASE("cli: what the executor cannot do as asked is refused",
       2, "strategy.recompute_chunks");
   refused("--schedule 1f1b --microbatches 4 --max-activations 1", 3, "");
   refused("--schedule 1f1b --microbatches 4 --memory 64KiB", 3, "does not fit");
+  // Passes may run again one by one.
   const std::string file = folder.Write("some.txt", R"(pipewright-schedule 1
 pp 2 vpp 1 microbatches 2 slices 1 replicas 1 placement plain
 0: F0 F1 R0 BW0 BW1
@@ -196,8 +197,7 @@ pp 2 vpp 1 microbatches 2 slices 1 replicas 1 placement plain
                            "--schedule ",
                            file)));
   INFO(some.err);
-  CHECK(some.exit_code == 2);
-  CHECK(absl::StrContains(some.err, "1 of its 4 backwards have an R"));
+  CHECK(some.exit_code == 0);
   // The optimizer steps here, whatever simulate does by default.
   const BinaryResult steps = Execute(
       "--schedule 1f1b --microbatches 4 --steps 1 --optimizer-time 5ms "

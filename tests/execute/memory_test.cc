@@ -34,6 +34,7 @@ struct Sizes {
   int dp = 1;
   DataParallel data_parallel = DataParallel::kNone;
   bool tied = false;   // embedding and head share a table
+  double limit = 0;    // of activations, for which some passes run again
   int64_t batch = 16;  // activations are then most of what a rank holds
 };
 
@@ -79,6 +80,10 @@ Run MakeRun(const Sizes& sizes) {
   params.vpp = match->info->default_vpp;
   params.microbatches = 2 * sizes.pp;
   params.slices = sizes.slices;
+  if (sizes.limit > 0) {
+    params.max_activations = sizes.limit;
+    params.own = {{"recompute", "choose"}, {"steps", "100"}};
+  }
   absl::StatusOr<Schedule> built = BuildSchedule(sizes.schedule, params);
   REQUIRE(built.ok());
   Random random(7);
@@ -225,6 +230,8 @@ TEST_CASE("execute: the inventory holds for slices, experts, pairs and steps",
       {.schedule = "zb-h1", .tied = true},
       {.schedule = "zb-v", .tied = true},
       {.schedule = "1f1b", .pp = 1, .tied = true},
+      {.schedule = "optimal", .limit = 2},
+      {.schedule = "optimal", .style = PW_GPT, .limit = 1.5},
       {.schedule = "pipedream-2bw"},
       {.schedule = "pipedream-2bw", .style = PW_GPT, .recompute = true},
       {.schedule = "pipeoptim"}};

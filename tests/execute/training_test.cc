@@ -243,6 +243,21 @@ TEST_CASE("execute: activations come back from the host, passes run again",
     // Copies on their own threads, in wall time.
     CheckTrained(Train(each, {.clock = ClockKind::kReal}));
   }
+  // Some of the passes.
+  Setup some = *setup;
+  ScheduleParams params;
+  params.pp = 4;
+  params.microbatches = 8;
+  params.max_activations = 2;
+  params.own = {{"recompute", "choose"}, {"steps", "100"}};
+  some.schedule =
+      std::make_shared<const Schedule>(*BuildSchedule("optimal", params));
+  REQUIRE(some.schedule->Has(PassKind::kRecompute));
+  REQUIRE(some.schedule->num_passes() < 4 * 8 * 4);
+  const TrainedRun run = Train(some);
+  CheckTrained(run);
+  CHECK(run.check.same_bits);
+  CHECK(run.peak_bytes[0] < Train(*setup).peak_bytes[0]);
   // What is on the host is not held.
   CHECK(lower >= 2);
   CHECK(Train(recomputes).peak_bytes[0] < Train(*setup).peak_bytes[0]);

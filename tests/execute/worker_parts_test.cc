@@ -220,7 +220,7 @@ TEST_CASE("worker parts: held activations and blocks of passes are watched",
   const Pass forward(PassKind::kForward, 0);
   memory.BeginBlock(&forward, 1);
   Payload out;
-  REQUIRE(rank.stage().Forward({0, 0}, 0, 0, {}, &out).ok());
+  REQUIRE(rank.stage().Forward({0, 0}, 0, 0, false, {}, &out).ok());
   memory.EndBlock(&forward, 1);
   WorkerRecord record;
   memory.Tell(&record);

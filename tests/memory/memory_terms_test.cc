@@ -173,6 +173,11 @@ TEST_CASE("memory: in a joint pair too a W holds its part only", "[memory]") {
   // Behind B0: one whole, a quarter of one; then the pair's forward.
   CHECK(peaks("F0 F1 B0 (F2&BW1) W0 BW2", 0.25) == 2.25);
   CHECK(peaks("F0 F1 B0 (BW1&F2) W0 BW2", 0.25) == 2.25);
+  // What runs again is there during F, and from R on.
+  CHECK(peaks("F0 F1 R0 BW0 R1 BW1 F2 BW2", 1) == 1);
+  CHECK(peaks("F0 F1 R0 BW0 F2 BW1 BW2", 1) == 2);
+  CHECK(peaks("F0 F1 F2 R0 BW0 BW1 BW2", 1) == 3);
+  CHECK(peaks("F0 (F1&BW0) F2 R1 BW1 BW2", 1) == 2);
   CHECK(peaks("F0 F1 B0 (F2&BW1) W0 BW2", 1) == 3);
   // A B in the pair leaves its part behind it: F2 makes 2 + 0.25 of it.
   CHECK(peaks("F0 (F1&B0) F2 W0 BW1 BW2", 0.25) == 2.25);

@@ -78,17 +78,18 @@ TEST_CASE("memory: the timeline ends empty for every schedule and recompute",
               CHECK(row.activations_at_end == 0);
               CHECK(row.peak() >= row.fixed.total() + row.peak_activations);
               CHECK(row.pass_index >= 0);
-              const std::vector<bool> recomputed =
-                  ChunksWithRecompute(*schedule, rank);
+              const auto again = RunAgain(schedule->order(rank));
               int64_t activations = 0;
               bool negative = false;
               for (const Pass pass : schedule->order(rank)) {
                 const int stage = schedule->placement.StageOf(
                     rank, pass.chunk(), pass.direction());
-                activations +=
-                    ChangeOf(pass.kind(), *memory.stages[stage],
-                             recomputed[pass.direction() * vpp + pass.chunk()])
-                        .activations;
+                const bool runs_again = again.contains(pass.activation());
+                activations += ChangeOf(pass.kind(),
+                                        *(runs_again ? memory.again
+                                                     : memory.stages)[stage],
+                                        runs_again)
+                                   .activations;
                 // The first of a joint pair may free what the other brings.
                 negative |= activations < 0 && !pass.joint_with_next();
               }
@@ -226,6 +227,14 @@ TEST_CASE("memory: offload and load, recomputation as a pass, joint pairs",
   CHECK(apart.ranks[0].activations_at_end == 0);
   CHECK(inside.ranks[0].peak_activations == 2 * apart.stages[0]->kept);
   CHECK(apart.ranks[0].at_peak[MemoryKind::kRecomputed] > 0);
+
+  // R says by itself which passes keep less, as with full recomputation.
+  const ScheduleMemory some = memory("F0 F1 R0 BW0 BW1", Recompute::kNone);
+  CHECK(some.again[0]->kept == apart.stages[0]->kept);
+  CHECK(some.stages[0]->kept == kept);
+  CHECK(some.ranks[0].activations_at_end == 0);
+  CHECK(some.ranks[0].peak_activations == some.again[0]->kept + kept);
+  CHECK(some.ranks[0].at_peak[MemoryKind::kRecomputed] > 0);
 
   const ScheduleMemory joint = memory("F0 (BW0&F1) BW1", Recompute::kNone);
   CHECK(joint.ranks[0].peak() ==

@@ -39,6 +39,7 @@ TEST_CASE("golden: small schedules", "[schedule]") {
       {"zb-auto", 3, 1, 6, {}, "_1p", 3},
       {"optimal", 3, 1, 4, {{"steps", "0"}}, "", 3},
       {"optimal", 3, 1, 4, {{"backward", "full"}}, "_full"},
+      {"optimal", 3, 1, 6, {{"recompute", "choose"}, {"steps", "0"}}, "_r", 1},
       {"optimal", 2, 2, 4, {{"placement", "v"}, {"steps", "0"}}, "_v", 2},
       {"zb-v", 3, 2, 6},
       {"zb-v", 3, 2, 6, {{"variant", "automatic"}}, "_automatic"},

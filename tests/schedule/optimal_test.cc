@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "sim/memory/activations.h"
+#include "sim/schedule/order_bound.h"
 #include "sim/schedule/order_exact.h"
 #include "sim/schedule/order_search.h"
 #include "sim/schedule/order_task.h"
@@ -161,17 +162,28 @@ class AllOrders {
 
 // Whether any order is shorter than `time`: passes are begun one after the
 // other by their dates, and all of a rank's passes that are left count as work.
-// Any number of chunks, loop or v; nothing of sim/schedule is used.
+// Any number of chunks, loop or v; nothing of sim/schedule is used. With
+// recompute=choose any F may be one that runs again: of its chunk `rest` stays
+// until the R, which may be any of those that have yet to come.
 class ShorterOrder {
  public:
-  ShorterOrder(const ScheduleParams& params, double time)
+  ShorterOrder(const ScheduleParams& params, double time, double rest = 0)
       : params_(params),
         time_(time),
+        rest_(rest),
+        recomputes_(params.own.count("recompute") > 0),
         stages_(params.pp * params.vpp),
+        dropped_(stages_, std::vector<char>(params.microbatches)),
         counts_(3 * stages_),
         ends_(3 * stages_),
         clock_(params.pp),
-        first_(params.pp, -1) {}
+        first_(params.pp, -1) {
+    for (int stage = 0; stage < stages_; ++stage) {
+      for (int kind = 0; kind < 2; ++kind) {
+        after_.push_back(After(kind, stage));
+      }
+    }
+  }
 
   bool Exists() { return Begin(0); }
 
@@ -203,23 +215,59 @@ class ShorterOrder {
     };
     if (kind == 0) return stage == 0 || wait(0, stage - 1) ? start : -1;
     if (!wait(kind - 1, stage)) return -1;
+    if (kind == 1 && dropped_[stage][k] != 0) return -1;
     if (kind == 2 || stage + 1 == stages_) return start;
     return wait(1, stage + 1) ? start : -1;
   }
 
-  // In chunks that a rank holds, F of which has begun and W not ended.
-  bool HasRoom(int rank) const {
-    double held = 1;
+  double AgainOf(int stage) const {
+    const std::vector<double>& again = params_.costs.recompute;
+    return again.empty() ? TicksOf(0, stage) : again[stage];
+  }
+  int DroppedOf(int stage) const {
+    return static_cast<int>(
+        std::count(dropped_[stage].begin(), dropped_[stage].end(), 1));
+  }
+
+  // In chunks that a rank holds, F of which has begun and W not ended, and
+  // `more`.
+  bool HasRoom(int rank, double more) const {
+    double held = more;
     for (int stage = 0; stage < stages_; ++stage) {
       if (RankOf(stage) != rank) continue;
       const int* const counts = &counts_[3 * stage];
-      held += counts[0] - counts[1] +
+      held += counts[0] - counts[1] - (1 - rest_) * DroppedOf(stage) +
               params_.costs.held_until_weight * (counts[1] - counts[2]);
     }
     return held <= *params_.max_activations * params_.vpp + 1e-9;
   }
 
+  // From the end of the last F or B of a stage to the end of W on stage 0.
+  double After(int kind, int stage) const {
+    const auto hop = [&](int other) {
+      return RankOf(stage) == RankOf(other) ? 0 : params_.costs.hop;
+    };
+    if (kind == 0) {
+      return stage + 1 == stages_
+                 ? TicksOf(1, stage) + After(1, stage)
+                 : hop(stage + 1) + TicksOf(0, stage + 1) + After(0, stage + 1);
+    }
+    return stage == 0
+               ? TicksOf(2, 0)
+               : hop(stage - 1) + TicksOf(1, stage - 1) + After(1, stage - 1);
+  }
+
   bool IsHopeless() const {
+    for (int stage = 0; stage < stages_; ++stage) {
+      for (int kind = 0; kind < 2; ++kind) {
+        const int left = params_.microbatches - counts_[3 * stage + kind];
+        if (left > 0 && clock_[RankOf(stage)] + left * TicksOf(kind, stage) +
+                                after_[2 * stage + kind] >=
+                            time_ * (1 - 1e-9)) {
+          return true;
+        }
+      }
+    }
     for (int rank = 0; rank < params_.pp; ++rank) {
       double end = clock_[rank];
       if (!params_.costs.steps_together) end -= std::max(0.0, first_[rank]);
@@ -229,6 +277,7 @@ class ShorterOrder {
           end += (params_.microbatches - counts_[3 * stage + kind]) *
                  TicksOf(kind, stage);
         }
+        end += DroppedOf(stage) * AgainOf(stage);
       }
       if (first_[rank] >= 0 && end >= time_ * (1 - 1e-9)) return true;
     }
@@ -240,21 +289,37 @@ class ShorterOrder {
     bool is_done = true;
     for (int stage = 0; stage < stages_; ++stage) {
       is_done = is_done && counts_[3 * stage + 2] == params_.microbatches;
+      const int rank = RankOf(stage);
+      const double clock = clock_[rank];
       for (int kind = 0; kind < 3; ++kind) {
-        const int rank = RankOf(stage);
         const double start = StartOf(kind, stage);
-        if (start < now || (kind == 0 && !HasRoom(rank))) continue;
-        const double clock = clock_[rank];
+        if (start < now || (kind == 0 && !HasRoom(rank, 1))) continue;
+        const int k = counts_[3 * stage + kind];
         const double first = first_[rank];
         if (first < 0) first_[rank] = start;
         clock_[rank] = start + TicksOf(kind, stage);
         ends_[3 * stage + kind].push_back(clock_[rank]);
         ++counts_[3 * stage + kind];
-        const bool found = Begin(start);
+        bool found = Begin(start);
+        if (kind == 0 && recomputes_ && !found) {
+          dropped_[stage][k] = 1;
+          found = Begin(start);
+          dropped_[stage][k] = 0;
+        }
         --counts_[3 * stage + kind];
         ends_[3 * stage + kind].pop_back();
         clock_[rank] = clock;
         first_[rank] = first;
+        if (found) return true;
+      }
+      for (int k = 0; k < params_.microbatches; ++k) {
+        if (dropped_[stage][k] == 0 || clock < now) continue;
+        if (!HasRoom(rank, 1 - rest_)) continue;
+        dropped_[stage][k] = 0;
+        clock_[rank] = clock + AgainOf(stage);
+        const bool found = Begin(clock);
+        clock_[rank] = clock;
+        dropped_[stage][k] = 1;
         if (found) return true;
       }
     }
@@ -263,11 +328,15 @@ class ShorterOrder {
 
   const ScheduleParams params_;
   const double time_;
+  const double rest_;
+  const bool recomputes_;
   const int stages_;
-  std::vector<int> counts_;                // [3 * stage + kind]
-  std::vector<std::vector<double>> ends_;  // [3 * stage + kind][microbatch]
-  std::vector<double> clock_;              // [rank]
-  std::vector<double> first_;              // [rank] start; -1: none
+  std::vector<std::vector<char>> dropped_;  // [stage][microbatch] until its R
+  std::vector<int> counts_;                 // [3 * stage + kind]
+  std::vector<std::vector<double>> ends_;   // [3 * stage + kind][microbatch]
+  std::vector<double> clock_;               // [rank]
+  std::vector<double> first_;               // [rank] start; -1: none
+  std::vector<double> after_;               // [2 * stage + kind]
 };
 
 Schedule Searched(const ScheduleParams& params) {
@@ -415,6 +484,84 @@ TEST_CASE("optimal: all ways lead to the shortest order", "[schedule]") {
   }
 }
 
+// Microbatches through a stage that run again.
+int CountR(const Schedule& schedule) {
+  int count = 0;
+  for (int rank = 0; rank < schedule.pp(); ++rank) {
+    for (const Pass pass : schedule.order(rank)) {
+      count += pass.kind() == PassKind::kRecompute ? 1 : 0;
+    }
+  }
+  return count;
+}
+
+TEST_CASE("optimal: with R, too, no order of a small task is shorter",
+          "[schedule]") {
+  Random random(49);
+  struct Size {
+    int pp, microbatches, cases;
+  };
+  int cases = 0, found = 0, shorter = 0, some = 0;
+  for (const Size& size :
+       {Size{1, 3, 10}, Size{2, 2, 30}, Size{2, 3, 40}, Size{3, 2, 20}}) {
+    for (int draw = 0; draw < testing::Rounds(size.cases); ++draw) {
+      ScheduleParams params = AnyParams(random, size.pp, size.microbatches);
+      params.max_activations = random.Int(2, 2 * size.pp + 1) / 2.0;
+      for (const StageTimes& own : params.costs.stages) {
+        const int forward = static_cast<int>(own.forward);
+        params.costs.recompute.push_back(
+            random.Chance(50) ? forward : random.Int(0, forward));
+      }
+      const FoundOrder without = *Searched(params).found;
+      params.own["recompute"] = "choose";
+      const Schedule schedule = Searched(params);
+      const FoundOrder& order = *schedule.found;
+      INFO(ScheduleToText(schedule)
+           << " limit " << *params.max_activations << " found " << order.time
+           << " bound " << order.least_time << " without " << without.time);
+      CHECK(TimeOf(schedule, params.costs) == Approx(order.time));
+      CHECK(order.time <= without.time);
+      CHECK(order.least_time <= order.time);
+      for (const double peak :
+           PeakActivations(schedule, params.costs.held_until_weight)) {
+        CHECK(peak <= *params.max_activations + 1e-9);
+      }
+      CHECK_FALSE(ShorterOrder(params, order.least_time).Exists());
+      ++cases;
+      found += ShorterOrder(params, order.time).Exists() ? 0 : 1;
+      shorter += order.time < without.time;
+      const int again = CountR(schedule);
+      some += 0 < again && again < size.pp * size.microbatches;
+
+      // The bound and all ways, with some of what runs again left.
+      const double rest = random.Chance(50) ? 0 : random.Int(1, 5) / 10.0;
+      OrderTask task = TaskOf(params, Placement::Plain(size.pp));
+      const auto plain = FindShortestOrder(task, OrderTimes::kEndless);
+      task.recomputes = true;
+      task.dropped.assign(size.pp, 1 - rest);
+      for (int stage = 0; stage < size.pp; ++stage) {
+        task.stages[stage].again =
+            static_cast<int64_t>(params.costs.recompute[stage]);
+      }
+      const auto shortest = FindShortestOrder(task, plain->ticks + 1);
+      REQUIRE(shortest.has_value());
+      const int64_t ticks = shortest->ticks;
+      INFO(ScheduleToText(task.ToSchedule("optimal", shortest->orders))
+           << " rest " << rest << " ticks " << ticks);
+      CHECK(task.Fits(shortest->orders));
+      CHECK(OrderTimes(task).Run(shortest->orders) == ticks);
+      CHECK(LeastTicks(task) <= ticks);
+      const auto time = static_cast<double>(ticks);
+      CHECK_FALSE(ShorterOrder(params, time, rest).Exists());
+      // The test sees what there is to see.
+      CHECK(ShorterOrder(params, time * (1 + 1e-6), rest).Exists());
+    }
+  }
+  CHECK(found >= 0.95 * cases);
+  CHECK(shorter > cases / 10);
+  CHECK(some > 0);
+}
+
 TEST_CASE("optimal: a search keeps the best of its moves", "[schedule]") {
   Random random(48);
   int improved = 0;
@@ -526,6 +673,39 @@ TEST_CASE("optimal: near its bound, above and below 1F1B's memory",
 TEST_CASE("optimal: 128 ranks and 512 microbatches are near the bound",
           "[schedule][long]") {
   CheckGaps(128, 512);
+}
+
+TEST_CASE("optimal: R pays where memory is short, and only there",
+          "[schedule]") {
+  for (const int chunks : {1, 2}) {
+    for (const double limit : {8 / 3.0, 4.0, 8.0, 32.0}) {
+      ScheduleParams params = Alike(8, 32, limit, 0);
+      params.vpp = chunks;
+      params.own["steps"] = "200";
+      const Schedule without = Searched(params);
+      params.own["recompute"] = "choose";
+      const Schedule with = Searched(params);
+      INFO(chunks << " chunks, limit " << limit << ": " << without.found->time
+                  << " of " << without.found->least_time << ", with "
+                  << CountR(with) << " R " << with.found->time << " of "
+                  << with.found->least_time << " from " << with.found->start);
+      CHECK(with.found->time <= without.found->time);
+      CHECK(with.found->least_time <= without.found->time);
+      CHECK(with.found->gap() <= 0.2);
+      CHECK(TimeOf(with, params.costs) == Approx(with.found->time));
+      for (const double peak : PeakActivations(with, 1)) {
+        CHECK(peak <= limit + 1e-9);
+      }
+      if (chunks == 1 && limit <= 4) {
+        CHECK(with.found->time <= 0.8 * without.found->time);
+      }
+      if (limit == 32) CHECK(ScheduleToText(with) == ScheduleToText(without));
+    }
+  }
+  ScheduleParams params = Alike(2, 2, 1, 0);
+  params.own["recompute"] = "choose";
+  params.costs.backward_recomputes = true;
+  CHECK_FALSE(BuildSchedule("optimal", params).ok());
 }
 
 TEST_CASE("optimal: a seed and its steps give one order", "[schedule]") {

@@ -17,6 +17,7 @@ using Results = std::map<std::tuple<bool, int, int, int, int>, int>;
 int Length(PassKind kind, const SlotCosts& costs) {
   switch (kind) {
     case PassKind::kForward:
+    case PassKind::kRecompute:
       return costs.forward;
     case PassKind::kBackwardInput:
       return costs.backward_input;
@@ -96,6 +97,7 @@ std::optional<std::vector<std::vector<int>>> NaiveReplay(
           const Pass pass = order[index];
           starts[rank].push_back(start);
           if (pass.kind() == PassKind::kBackwardWeight ||
+              pass.kind() == PassKind::kRecompute ||
               pass.kind() == PassKind::kSync) {
             continue;
           }

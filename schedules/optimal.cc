@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -121,12 +122,19 @@ bool StandsAlike(const ScheduleInfo& info, const ScheduleParams& params,
   return true;
 }
 
+bool IsStopped(const ScheduleParams& params) {
+  return params.stops && params.stops();
+}
+
 // Offers what registered schedules and patterns give; the name of the best.
 std::string OfferStarts(const ScheduleParams& params, const OrderTask& task,
                         int64_t least, OrderSearch* search) {
   std::string best;
   ScheduleParams theirs = params;
   theirs.own.clear();
+  const auto is_over = [&] {
+    return search->is_least() || (IsStopped(params) && !search->best().empty());
+  };
   const double limit = LimitOf(task);
   // Where ranks differ, what is planned without a limit may fit as well.
   for (const bool limited : {true, false}) {
@@ -140,7 +148,7 @@ std::string OfferStarts(const ScheduleParams& params, const OrderTask& task,
       if (!schedule.ok()) continue;
       const PassOrders orders = task.OrdersOf(*schedule);
       if (!orders.empty() && search->Offer(orders)) best = info->name;
-      if (search->is_least()) return best;
+      if (is_over()) return best;
     }
   }
   for (const PassOrders& orders : StartOrders(task, least, kStarts)) {
@@ -209,13 +217,17 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
     return absl::InternalError("no order to start from");
   }
   const int64_t start_ticks = search.best_ticks();
+  Schedule from = task.ToSchedule(start, search.best());
   TryAllOrders(task, &search);
   int64_t own_steps = steps;
   if (steps < 0) {
     own_steps = std::clamp<int64_t>(kUsualVisits / task.num_passes(),
                                     kLeastSteps, kUsualSteps);
   }
+  bool is_cut = false;
   search.Improve([&](int64_t moves) {
+    is_cut = IsStopped(params);
+    if (is_cut) return 1.0;
     if (budget == 0 || steps >= 0) {
       return own_steps == 0
                  ? 1
@@ -232,7 +244,9 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
                     .is_whole = whole,
                     .start = start,
                     .start_time = tick * static_cast<double>(start_ticks),
-                    .steps = search.steps()};
+                    .steps = search.steps(),
+                    .is_cut = is_cut,
+                    .from = std::make_shared<const Schedule>(std::move(from))};
   return schedule;
 }
 

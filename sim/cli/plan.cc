@@ -382,17 +382,26 @@ std::string BesideNote(const EmittedArgs& emitted, const EmitTarget& target,
                    file, words);
 }
 
-// The order that was found, if none is faster, for whoever writes the best;
+// The order that was found, if it is the fastest of all, the list included;
 // null without one. What was cut would not be found again.
 const PlanRefined* FastestRefined(const PlanOutcome& outcome) {
   const PlanRefined* best = nullptr;
-  double least = outcome.ranked.empty() ? 0 : outcome.ranked[0].score;
+  const bool on_fluid = outcome.ranked[0].confirmed_s.has_value();
+  const auto score = [&](const PlanResult& from, double fast_s,
+                         const std::optional<double>& fluid_s) {
+    return from.score / from.iteration_s * (on_fluid ? *fluid_s : fast_s);
+  };
+  const PlanResult& first = outcome.ranked[0];
+  double least = score(first, first.iteration_s, first.confirmed_s);
   for (const PlanRefined& refined : outcome.refined) {
     if (!refined.why_not.empty() || refined.found->is_cut ||
-        refined.score() >= least) {
+        (on_fluid && !refined.confirmed_s)) {
       continue;
     }
-    least = refined.score();
+    const double own =
+        score(refined.from, refined.iteration_s, refined.confirmed_s);
+    if (own >= least) continue;
+    least = own;
     best = &refined;
   }
   return best;
@@ -406,7 +415,9 @@ absl::Status PlanVerb::Emit(const PlanOutcome& outcome, RunContext* context) {
          "faster than the one that is written"});
   }
   absl::Status refused;
-  if (const PlanRefined* const best = FastestRefined(outcome)) {
+  const PlanRefined* const best =
+      outcome.ranked.empty() ? nullptr : FastestRefined(outcome);
+  if (best != nullptr) {
     const absl::Status written = EmitPoint(best->config, context);
     if (written.code() != absl::StatusCode::kInvalidArgument) return written;
     PrintWarnings({absl::StrCat("the order that was found is not written: ",

@@ -97,8 +97,6 @@ struct PlanRefined {
   bool is_near_limit = false;
   std::optional<double> confirmed_s;
   std::string command;  // that simulates it
-
-  double score() const { return from.score * iteration_s / from.iteration_s; }
 };
 
 // How far a search is.

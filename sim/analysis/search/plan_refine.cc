@@ -42,8 +42,10 @@ std::string PlacementName(const PlanPoint& point, const ScheduleFacts& facts,
     *why_not = "activations that go to the host";
   } else if (facts.recomputes) {
     *why_not = "recomputation in passes of its own";
-  } else if (!facts.flushes || facts.rank_of_stage.empty()) {
-    *why_not = "no flush, or no order for these sizes";
+  } else if (!facts.flushes) {
+    *why_not = "pipelines that never flush";
+  } else if (facts.rank_of_stage.empty()) {
+    *why_not = "backwards that do not follow each other";
   }
   if (!why_not->empty()) return "";
   ScheduleParams sizes;
@@ -106,6 +108,7 @@ void TryRefined(const RunConfig& config, const PlanOptions& options,
 
 void RefinePlan(const PlanOptions& options, PlanOutcome* outcome,
                 RunContext* context) {
+  if (options.refined == 0) return;
   PlanSpace& space = *outcome->space;
   const auto cut = [&] {
     return options.stops ? options.stops() : PlanCut::kNone;
@@ -137,10 +140,7 @@ void RefinePlan(const PlanOptions& options, PlanOutcome* outcome,
                   IsSameLayout(outcome->refined[row].from.point, result.point);
     }
     if (is_known) continue;
-    if (cut() != PlanCut::kNone) {
-      if (outcome->cut == PlanCut::kNone) outcome->cut = cut();
-      break;
-    }
+    if (cut() != PlanCut::kNone) break;
     RunConfig config = space.ConfigOf(result.point);
     config.schedule.name = kSearched;
     config.schedule.params = {{"placement", placement}};
@@ -156,9 +156,7 @@ void RefinePlan(const PlanOptions& options, PlanOutcome* outcome,
     placements.push_back(placement);
     outcome->refined.push_back(std::move(refined));
   }
-  if (outcome->cut == PlanCut::kNone && options.refined > 0) {
-    outcome->cut = cut();
-  }
+  if (outcome->cut == PlanCut::kNone) outcome->cut = cut();
   context->StopSearchesIf(nullptr);
 }
 

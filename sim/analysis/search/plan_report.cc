@@ -194,8 +194,10 @@ std::string RefinedText(const PlanOutcome& outcome) {
     if (!refined.found) continue;
     const FoundOrder& found = *refined.found;
     absl::StrAppendFormat(
-        &out, "    its passes and hops take %s, no order below %s (gap %s)%s\n",
-        FormatSeconds(found.time), FormatSeconds(found.least_time),
+        &out,
+        "    made from %s: passes and hops take %s, no order below %s (gap "
+        "%s)%s\n",
+        found.start, FormatSeconds(found.time), FormatSeconds(found.least_time),
         FormatPercent(found.gap()), found.is_cut ? ", cut" : "");
     if (refined.why_not.empty()) {
       absl::StrAppend(&out, "    ", refined.command, "\n");

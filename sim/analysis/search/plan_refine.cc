@@ -1,6 +1,8 @@
 // The orders of the best layouts, searched for by schedule `optimal`.
 #include <algorithm>
+#include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -59,49 +61,52 @@ std::string PlacementName(const PlanPoint& point, const ScheduleFacts& facts,
   return "";
 }
 
-// One search for a layout, and the run of what it finds. It is taken if it is
-// the fastest so far that fits.
-void TryRefined(const RunConfig& config, const PlanOptions& options,
-                RunContext* context, PlanRefined* out) {
+// One search for a layout, and the run of what it finds.
+PlanRefined Refined(const PlanResult& from, const RunConfig& config,
+                    const PlanOptions& options, RunContext* context) {
+  PlanRefined out = {.from = from, .config = config};
   absl::StatusOr<PreparedRun> prepared = Prepare(config, context);
   if (!prepared.ok()) {
-    out->why_not = std::string(prepared.status().message());
-    return;
+    out.why_not = std::string(prepared.status().message());
+    return out;
   }
   const std::shared_ptr<const Schedule> order = prepared->schedule.written;
   const bool fits =
       prepared->limit().ok() && (!prepared->memory || prepared->memory->fits());
-  const bool is_near = prepared->memory && prepared->memory->is_near_limit();
+  out.is_near_limit = prepared->memory && prepared->memory->is_near_limit();
   const absl::StatusOr<SimulatedRun> run = Simulate(*std::move(prepared));
   if (!run.ok()) {
-    out->why_not = std::string(run.status().message());
-    return;
+    out.why_not = std::string(run.status().message());
+    return out;
   }
-  const double iteration_s = run->report.iteration_s;
-  if (out->found && out->iteration_s <= iteration_s) return;
-  out->found = order->found;
-  out->iteration_s = iteration_s;
-  out->peak_bytes = MostPeakMemoryOf(run->report);
-  out->is_near_limit = is_near;
-  out->config = config;
-  out->confirmed_s.reset();
+  out.found = order->found;
+  out.iteration_s = run->report.iteration_s;
+  out.peak_bytes = MostPeakMemoryOf(run->report);
   if (!fits) {
-    out->why_not = "what was found does not fit";
-  } else if (iteration_s >= out->from.iteration_s * (1 - kSamePlan)) {
-    out->why_not = "nothing faster was found";
-  } else {
-    out->why_not = "";
+    out.why_not = "what was found does not fit";
+  } else if (out.iteration_s >= from.iteration_s * (1 - kSamePlan)) {
+    out.why_not = "nothing faster was found";
   }
-  if (!out->why_not.empty() || !out->from.confirmed_s) return;
+  if (!out.why_not.empty() || !from.confirmed_s) return out;
   RunConfig again = WithOrder(config, *order, context);
   again.engine = "fluid";
   again.costs.jitter = options.jitter;
   again.costs.seed = config.costs.seed.value_or(0);
   const absl::StatusOr<SimulatedRun> confirmed = Simulate(again, context);
-  if (confirmed.ok()) out->confirmed_s = confirmed->report.iteration_s;
-  if (!confirmed.ok() || *out->confirmed_s >= *out->from.confirmed_s) {
-    out->why_not = "it is not faster on fluid with jitter";
+  if (confirmed.ok()) out.confirmed_s = confirmed->report.iteration_s;
+  if (!confirmed.ok() || *out.confirmed_s >= *from.confirmed_s) {
+    out.why_not = "it is not faster on fluid with jitter";
   }
+  return out;
+}
+
+// What may be taken before what may not, then the faster.
+bool IsBetter(const PlanRefined& one, const PlanRefined& other) {
+  const auto rank = [](const PlanRefined& refined) {
+    return std::make_tuple(!refined.why_not.empty(), !refined.found,
+                           refined.iteration_s);
+  };
+  return rank(one) < rank(other);
 }
 
 }  // namespace
@@ -145,12 +150,13 @@ void RefinePlan(const PlanOptions& options, PlanOutcome* outcome,
     config.schedule.name = kSearched;
     config.schedule.params = {{"placement", placement}};
     if (!placement.empty()) {
-      TryRefined(config, options, context, &refined);
+      refined = Refined(result, config, options, context);
       // Split passes may cost more than whole ones.
       if (space.Facts(group.schedule, group.pp, group.vpp, group.microbatches)
               .full_backward) {
         config.schedule.params["backward"] = "full";
-        TryRefined(config, options, context, &refined);
+        PlanRefined whole = Refined(result, config, options, context);
+        if (IsBetter(whole, refined)) refined = std::move(whole);
       }
     }
     placements.push_back(placement);

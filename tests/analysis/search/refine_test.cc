@@ -1,8 +1,11 @@
 // `plan --refine` and Ctrl-C of a search for an order.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstdint>
+#include <filesystem>
 #include <set>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -156,8 +159,13 @@ TEST_CASE("plan: a refined order is written where the target can say it",
                           "the order that was found is not written: "));
 }
 
-// Is SIGINT caught?
+// Has the program begun, and does it catch SIGINT?
 bool Catches(int process) {
+  std::error_code error;
+  if (!std::filesystem::equivalent(absl::StrCat("/proc/", process, "/exe"),
+                                   testing::BinaryPath(), error)) {
+    return false;  // still the test itself
+  }
   const std::string status =
       ReadFile(absl::StrCat("/proc/", process, "/status")).value_or("");
   for (const absl::string_view line : absl::StrSplit(status, '\n')) {

@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "sim/analysis/search/plan.h"
@@ -44,12 +45,17 @@ std::vector<std::string> PlanWords(const std::string& memory,
       ' ', absl::SkipEmpty());
 }
 
-// What the command of a layout reports, by a process of its own.
-Json ReportOf(const std::string& command) {
-  const BinaryResult run = testing::RunProgram(
+// "pipewright ..." as a shell reads it, by a process of its own.
+BinaryResult RunCommand(const std::string& command) {
+  return testing::RunProgram(
       {"sh", "-c",
        absl::StrCat("'", testing::BinaryPath(), "'",
-                    absl::StripPrefix(command, "pipewright"), " --json")});
+                    absl::StripPrefix(command, "pipewright"))});
+}
+
+// What the command of a layout reports.
+Json ReportOf(const std::string& command) {
+  const BinaryResult run = RunCommand(command + " --json");
   INFO(command << run.err);
   REQUIRE(run.exit_code == 0);
   return Json::parse(run.out);
@@ -144,17 +150,35 @@ TEST_CASE("plan: a refined order is that of its command, and never slower",
 TEST_CASE("plan: a refined order is written where the target can say it",
           "[search]") {
   const TemporaryFolder folder;
-  const auto emit = [&](const char* target, const char* schedule,
-                        const std::string& file) {
-    return RunBinary(PlanWords(
-        "40GiB", absl::StrCat("--fix schedule=", schedule,
-                              " --fix vpp=1 --refine 1 --emit ", target,
-                              " --emit-file ", folder.Path(file))));
+  const auto emit = [&](const char* target, const std::string& file) {
+    return RunBinary(absl::StrSplit(
+        absl::StrCat("plan --model llama3-8b --system dgx-h100 --nodes 1 "
+                     "--global-batch 16 --no-confirm --fix tp=2 --fix pp=4 "
+                     "--fix vpp=1 --fix cp=1 --fix microbatch_size=1 "
+                     "--fix schedule=1f1b --progress none --refine 1 --json "
+                     "--emit ",
+                     target, " --emit-file ", folder.Path(file)),
+        ' '));
   };
-  const BinaryResult megatron = emit("megatron", "1f1b", "run.sh");
+  const BinaryResult torchtitan = emit("torchtitan", "run.py");
+  INFO(torchtitan.out << torchtitan.err);
+  REQUIRE(torchtitan.exit_code == 0);
+  CHECK(!absl::StrContains(torchtitan.err, "not written"));
+  const Json row = Json::parse(torchtitan.out)["refined"][0];
+  CHECK(row["why_not"].is_null());
+  // The order of its command, which is not that of 1F1B.
+  const std::string order = ReadFile(folder.Path("run.csv")).value_or("");
+  CHECK(absl::StrContains(order, "W0"));
+  const BinaryResult again = RunCommand(
+      absl::StrReplaceAll(row["command"].get<std::string>(),
+                          {{" simulate ", " schedule --format torch-csv "}}));
+  CHECK(again.exit_code == 0);
+  CHECK(order == again.out);
+
+  const BinaryResult megatron = emit("megatron", "run.sh");
   INFO(megatron.out << megatron.err);
   CHECK(megatron.exit_code == 0);
-  CHECK(absl::StrContains(megatron.out, " % less)"));
+  CHECK(Json::parse(megatron.out)["refined"][0]["why_not"].is_null());
   CHECK(absl::StrContains(megatron.err,
                           "the order that was found is not written: "));
 }

@@ -164,9 +164,11 @@ absl::StatusOr<SearchedOrder> ExplainSearch(const RunConfig& config,
                                             const ExplainedRun& explained,
                                             RunContext* context) {
   SearchedOrder out = {.found = *explained.run.schedule().found};
-  out.moves = CompareOrders(*out.found.from,
-                            *explained.run.prepared.schedule.written);
-  PW_ASSIGN_OR_RETURN(ExplainedRun start, RunAndExplain(WithOrder(config, *out.found.from, context), context));
+  out.moves =
+      CompareOrders(*out.found.from, *explained.run.prepared.schedule.written);
+  PW_ASSIGN_OR_RETURN(
+      ExplainedRun start,
+      RunAndExplain(WithOrder(config, *out.found.from, context), context));
   out.start_step_s = start.step.step_s;
   out.start_bubble = MeanBubble(start.step);
   out.bubble = MeanBubble(explained.step);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -128,6 +129,10 @@ bool StandsAlike(const ScheduleInfo& info, const ScheduleParams& params,
   return true;
 }
 
+bool IsStopped(const ScheduleParams& params) {
+  return params.stops && params.stops();
+}
+
 // Offers what registered schedules and patterns give; the name of the best, or
 // nothing if what was offered before is better.
 std::string OfferStarts(const ScheduleParams& params, const OrderTask& task,
@@ -136,6 +141,9 @@ std::string OfferStarts(const ScheduleParams& params, const OrderTask& task,
   ScheduleParams theirs = params;
   theirs.own.clear();
   const OrderTask wide = WithRoomForAll(task);
+  const auto is_over = [&] {
+    return search->is_least() || (IsStopped(params) && !search->best().empty());
+  };
   const double limit = LimitOf(task);
   // Where ranks differ, what is planned without a limit may fit as well, and
   // with R it may wherever they are.
@@ -151,7 +159,7 @@ std::string OfferStarts(const ScheduleParams& params, const OrderTask& task,
       if (!schedule.ok()) continue;
       const PassOrders orders = task.OrdersOf(*schedule);
       if (!orders.empty() && search->Offer(orders)) best = info->name;
-      if (search->is_least()) return best;
+      if (is_over()) return best;
       if (!orders.empty() || limited || !task.recomputes) continue;
       const PassOrders too_wide = wide.OrdersOf(*schedule);
       if (too_wide.empty()) continue;
@@ -221,8 +229,13 @@ absl::Status Search(const ScheduleParams& params, const OrderTask& task,
   }
   if (!start.empty()) found->start = start;
   found->start_time = static_cast<double>(search->best_ticks());
+  found->from = std::make_shared<const Schedule>(
+      task.ToSchedule(found->start, search->best()));
   TryAllOrders(task, search);
-  search->Improve([&](int64_t moves) { return effort.Done(moves); });
+  search->Improve([&](int64_t moves) {
+    found->is_cut = IsStopped(params);
+    return found->is_cut ? 1.0 : effort.Done(moves);
+  });
   found->time = static_cast<double>(search->best_ticks());
   found->least_time = static_cast<double>(search->least());
   found->steps += search->steps();
@@ -277,7 +290,7 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
   OrderSearch search(task, LeastTicks(task), static_cast<uint64_t>(seed));
   PW_RETURN_IF_ERROR(Search(params, task, effort, &search, &found));
   Schedule schedule = task.ToSchedule(kName, search.best());
-  if (recomputes) {
+  if (recomputes && !found.is_cut) {
     // From the best without R on, so that it is never worse.
     const OrderTask again = TaskOf(params, backward == "split", whole, true);
     OrderSearch with_r(again, LeastTicks(again), static_cast<uint64_t>(seed));

@@ -125,10 +125,15 @@ std::vector<std::string> IdleInSchedule(const RunConfig& config,
   const Paths others = GivenAsFlags(
       config, [](const std::string& path) { return !IsOfOrder(path); });
   if (others.empty()) return {};
-  if (HasSameOrder(Without(config, others), run)) {
+  // A search for an order would run again, and end elsewhere if it was cut.
+  const bool is_searched = run.schedule.written->found.has_value();
+  if (!is_searched && HasSameOrder(Without(config, others), run)) {
     return Warnings(config, others, kWhy);
   }
-  return Warnings(config, GivenAsFlags(config, IsNeverPlannedFor), kWhy);
+  const auto is_idle = [&](const std::string& path) {
+    return IsNeverPlannedFor(path) && !(is_searched && path == "system.memory");
+  };
+  return Warnings(config, GivenAsFlags(config, is_idle), kWhy);
 }
 
 std::vector<std::string> IdleInCheck(const RunConfig& config,

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "sim/analysis/plot/read_points.h"
 #include "sim/analysis/search/plan.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/quantity.h"
@@ -44,6 +45,7 @@ struct PlanVerb {
   int most_confirmed = PlanOptions().most_confirmed;
   bool no_confirm = false;
   int top = PlanOptions().top;
+  int refined = 0;
   int64_t most_candidates = 0;
   std::string time;  // that it may take; "": as long as it takes
   std::string progress = "line";
@@ -380,6 +382,31 @@ std::string BesideNote(const EmittedArgs& emitted, const EmitTarget& target,
                    file, words);
 }
 
+// The order that was found, if it is the fastest of all, the list included;
+// null without one. What was cut would not be found again.
+const PlanRefined* FastestRefined(const PlanOutcome& outcome) {
+  const PlanRefined* best = nullptr;
+  const bool on_fluid = outcome.ranked[0].confirmed_s.has_value();
+  const auto score = [&](const PlanResult& from, double fast_s,
+                         const std::optional<double>& fluid_s) {
+    return from.score / from.iteration_s * (on_fluid ? *fluid_s : fast_s);
+  };
+  const PlanResult& first = outcome.ranked[0];
+  double least = score(first, first.iteration_s, first.confirmed_s);
+  for (const PlanRefined& refined : outcome.refined) {
+    if (!refined.why_not.empty() || refined.found->is_cut ||
+        (on_fluid && !refined.confirmed_s)) {
+      continue;
+    }
+    const double own =
+        score(refined.from, refined.iteration_s, refined.confirmed_s);
+    if (own >= least) continue;
+    least = own;
+    best = &refined;
+  }
+  return best;
+}
+
 // The first plan that the target takes. Error: that of the best one.
 absl::Status PlanVerb::Emit(const PlanOutcome& outcome, RunContext* context) {
   if (outcome.cut != PlanCut::kNone) {
@@ -388,6 +415,14 @@ absl::Status PlanVerb::Emit(const PlanOutcome& outcome, RunContext* context) {
          "faster than the one that is written"});
   }
   absl::Status refused;
+  const PlanRefined* const best =
+      outcome.ranked.empty() ? nullptr : FastestRefined(outcome);
+  if (best != nullptr) {
+    const absl::Status written = EmitPoint(best->config, context);
+    if (written.code() != absl::StatusCode::kInvalidArgument) return written;
+    PrintWarnings({absl::StrCat("the order that was found is not written: ",
+                                written.message())});
+  }
   for (const PlanResult& result : outcome.ranked) {
     const absl::Status written =
         EmitPoint(outcome.space->ConfigOf(result.point), context);
@@ -454,6 +489,7 @@ PlanOptions PlanVerb::Options() const {
   options.most_confirmed = most_confirmed;
   options.confirm = !no_confirm;
   options.top = top;
+  options.refined = refined;
   options.most_tried = most_candidates;
   return options;
 }
@@ -474,6 +510,9 @@ absl::StatusOr<PlanOutcome> PlanVerb::Search(const PlanRequest& request,
   watch.AddTo(&options);
   PW_ASSIGN_OR_RETURN(PlanOutcome outcome, MakePlan(request, options, context));
   outcome.command = CommandLine();
+  for (PlanRefined& each : outcome.refined) {
+    each.command = SimulateCommand(ToString(each.config), {});
+  }
   return outcome;
 }
 
@@ -552,6 +591,10 @@ void AddPlan(CLI::App* app, Action* action) {
              "rows of the list, the best of the whole space")
       ->type_name("N")
       ->capture_default_str();
+  AddInteger(verb, "--refine", &plan->refined, 0, 1000,
+             "search for a faster order of the N best layouts, as schedule "
+             "optimal does")
+      ->type_name("N");
   verb->add_option("--time", plan->time,
                    "end after that long with the best so far, as Ctrl-C does")
       ->type_name("TIME");

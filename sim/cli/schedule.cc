@@ -9,6 +9,7 @@
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 #include "sim/cli/idle_flags.h"
+#include "sim/cli/stop_signals.h"
 #include "sim/cli/verbs.h"
 #include "sim/config/flags.h"
 #include "sim/config/prepare.h"
@@ -70,7 +71,9 @@ absl::Status Convert::Run() {
   run_config.only_order = true;
   PW_RETURN_IF_ERROR(files.Check());
   PW_RETURN_IF_ERROR(RefuseClasses(run_config, "schedule"));
-  PW_ASSIGN_OR_RETURN(const PreparedRun run, Prepare(run_config));
+  RunContext context;
+  PW_ASSIGN_OR_RETURN(const PreparedRun run,
+                      PrepareUntilSignal(run_config, &context));
   if (form != "svg") PrintWarnings(IdleInSchedule(run_config, run));
   const std::vector<double>& factors = run.lower.costs.slice_factor;
   if (std::any_of(factors.begin(), factors.end(),
@@ -108,6 +111,7 @@ absl::Status Convert::Run() {
   }
   files.Put("-o", std::move(content));
   PW_RETURN_IF_ERROR(files.Write());
+  PW_RETURN_IF_ERROR(SignalVerdict(*run.schedule.written));
   return run.limit();
 }
 

@@ -19,6 +19,7 @@
 #include "sim/base/status.h"
 #include "sim/cli/common.h"
 #include "sim/cli/progress_bar.h"
+#include "sim/cli/stop_signals.h"
 #include "sim/cli/verbs.h"
 #include "sim/program/program.h"
 #include "sim/report/facts.h"
@@ -250,7 +251,7 @@ absl::Status SimulateVerb::Run() {
   PW_ASSIGN_OR_RETURN(const RunConfig run_config, config.Read(&files));
   PW_RETURN_IF_ERROR(files.Check());
   RunContext context;
-  absl::StatusOr<PreparedRun> made = Prepare(run_config, &context);
+  absl::StatusOr<PreparedRun> made = PrepareUntilSignal(run_config, &context);
   // How the files were read may say why.
   if (!made.ok()) PrintWarnings(run_config.notes);
   PW_ASSIGN_OR_RETURN(PreparedRun prepared, std::move(made));
@@ -341,6 +342,7 @@ absl::Status SimulateVerb::Run() {
     files.Put("--html", ReportHtml(report, program, trace.ops(), "", &extras));
   }
   PW_RETURN_IF_ERROR(files.Write());
+  PW_RETURN_IF_ERROR(SignalVerdict(simulated.schedule()));
   PW_RETURN_IF_ERROR(run.limit());
   return report.memory ? MemoryVerdict(*report.memory) : absl::OkStatus();
 }

@@ -1,6 +1,10 @@
 #include "sim/cli/stop_signals.h"
 
 #include <atomic>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "sim/schedule/registry.h"
 
 namespace pipewright {
 namespace {
@@ -33,5 +37,24 @@ StopSignals::~StopSignals() {
 }
 
 bool StopSignals::Taken() { return stop_signal != 0; }
+
+absl::StatusOr<PreparedRun> PrepareUntilSignal(const RunConfig& config,
+                                               RunContext* context) {
+  std::optional<StopSignals> signals;
+  const absl::StatusOr<ScheduleMatch> match =
+      FindSchedule(config.schedule.name.value_or(""));
+  // Who plans with the room searches; others would not ask.
+  if (match.ok() && match->info->asks_for_room) {
+    signals.emplace(StopSignals::Second::kEnds);
+    context->StopSearchesIf(&StopSignals::Taken);
+  }
+  return Prepare(config, context);
+}
+
+absl::Status SignalVerdict(const Schedule& schedule) {
+  if (!schedule.found || !schedule.found->is_cut) return absl::OkStatus();
+  return absl::CancelledError(
+      "stopped by a signal; the report has the best order that was found");
+}
 
 }  // namespace pipewright

@@ -4,6 +4,9 @@
 
 #include <csignal>
 
+#include "absl/status/statusor.h"
+#include "sim/config/prepare.h"
+
 namespace pipewright {
 
 // While this lives the signals are noted, and a limit of the size of files is
@@ -23,5 +26,12 @@ class StopSignals {
  private:
   struct sigaction old_[3];
 };
+
+// Prepare; if its schedule searches for an order, a signal ends the search with
+// the best so far, and a second one the process.
+absl::StatusOr<PreparedRun> PrepareUntilSignal(const RunConfig& config,
+                                               RunContext* context);
+// kCancelled if that was so, to be said behind the report.
+absl::Status SignalVerdict(const Schedule& schedule);
 
 }  // namespace pipewright

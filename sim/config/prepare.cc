@@ -168,8 +168,8 @@ absl::StatusOr<PreparedRun> PrepareDefaulted(const RunConfig& given,
     AddRoom(config, *model, run.network, run.costs, *to_plan, &plan);
   }
   PW_ASSIGN_OR_RETURN(
-      run.schedule,
-      PrepareSchedule(config, sizes, spec, plan, std::move(read)));
+      run.schedule, PrepareSchedule(config, sizes, spec, plan, std::move(read),
+                                    context->stops()));
   PW_RETURN_IF_ERROR(FitToSchedule(config, model, run.network,
                                    *run.schedule.lowered, run.engine,
                                    &run.costs, &run.warnings));

@@ -175,11 +175,12 @@ absl::StatusOr<std::shared_ptr<const Schedule>> ReadScheduleFile(
     std::vector<std::string>* warnings);
 
 // `read`, or where it is null the schedule by its name, built and verified.
-// What strategy.max_activations says of it is CheckLimit's.
+// What strategy.max_activations says of it is CheckLimit's. `stops`: that of
+// ScheduleParams.
 absl::StatusOr<PreparedSchedule> PrepareSchedule(
     const RunConfig& config, const RunSizes& sizes,
     const std::optional<ModelSpec>& model, const PlanCosts& costs,
-    std::shared_ptr<const Schedule> read);
+    std::shared_ptr<const Schedule> read, const std::function<bool()>& stops);
 
 // Plans the copies of activations that the strategy or the schedule asks for,
 // and says what they take; gives every O its FREE. To be called when the costs

@@ -133,12 +133,14 @@ absl::StatusOr<std::shared_ptr<const Schedule>> ReadScheduleFile(
 absl::StatusOr<PreparedSchedule> PrepareSchedule(
     const RunConfig& config, const RunSizes& sizes,
     const std::optional<ModelSpec>& model, const PlanCosts& costs,
-    std::shared_ptr<const Schedule> read) {
+    std::shared_ptr<const Schedule> read, const std::function<bool()>& stops) {
   PreparedSchedule prepared;
   prepared.written = std::move(read);
   if (prepared.written == nullptr) {
-    absl::StatusOr<Schedule> built = BuildSchedule(
-        *config.schedule.name, ParamsOf(config, sizes, model, costs));
+    ScheduleParams params = ParamsOf(config, sizes, model, costs);
+    params.stops = stops;
+    absl::StatusOr<Schedule> built =
+        BuildSchedule(*config.schedule.name, params);
     PW_RETURN_IF_ERROR(Locate(config, built.status()));
     PW_RETURN_IF_ERROR(VerifySchedule(*built));
     prepared.written = std::make_shared<const Schedule>(*std::move(built));

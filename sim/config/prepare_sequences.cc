@@ -292,7 +292,7 @@ absl::Status FinishSequences(const RunConfig& config, const RunSizes& sizes,
       absl::StatusOr<PreparedSchedule> other = PrepareSchedule(
           config, fewer, model,
           PlanCostsOf(config, fewer, run->costs.passes, run->network.hop_s),
-          nullptr);
+          nullptr, nullptr);
       PW_RETURN_IF_ERROR(
           Prefix(absl::StrCat("of the replicas with ", count, " microbatches"),
                  other.status()));

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -86,6 +87,12 @@ class RunContext {
   // what reads files of its field.
   absl::Status ReadInput(const FieldPlace& field, const InputField& input);
 
+  // ScheduleParams::stops of what is built; before any run is prepared.
+  void StopSearchesIf(std::function<bool()> stops) {
+    stops_ = std::move(stops);
+  }
+  const std::function<bool()>& stops() const { return stops_; }
+
   // Digest and size of the bytes that were parsed of a file, "" of one that
   // nobody has asked for.
   std::string DigestOfFile(const std::string& path);
@@ -122,6 +129,7 @@ class RunContext {
   Memo<std::pair<std::string, DeviceSpec>, const Silicon> silicon_{16};
   std::mutex digests_mutex_;
   std::map<std::string, std::string> digests_;  // by path
+  std::function<bool()> stops_;
 };
 
 }  // namespace pipewright

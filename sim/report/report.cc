@@ -260,6 +260,14 @@ std::string IntervalText(const StepInterval& interval, double iteration_s) {
                                : absl::StrCat(text, " (", interval.note, ")");
 }
 
+Json FoundOrderToJson(const FoundOrder& found) {
+  return {
+      {"time_s", found.time}, {"least_time_s", found.least_time},
+      {"gap", found.gap()},   {"span", found.is_whole ? "global" : "per_rank"},
+      {"start", found.start}, {"start_time_s", found.start_time},
+      {"steps", found.steps}, {"cut", found.is_cut}};
+}
+
 Json IntervalToJson(const std::optional<StepInterval>& interval) {
   if (!interval) return nullptr;
   return Json::array({interval->low_s, interval->high_s});
@@ -297,14 +305,7 @@ Json ReportTree(const Report& report) {
   out["params"] = Json::object();
   for (const auto& [key, value] : report.params) out["params"][key] = value;
   if (report.found_order) {
-    const FoundOrder& found = *report.found_order;
-    out["found_order"] = {{"time_s", found.time},
-                          {"least_time_s", found.least_time},
-                          {"gap", found.gap()},
-                          {"span", found.is_whole ? "global" : "per_rank"},
-                          {"start", found.start},
-                          {"start_time_s", found.start_time},
-                          {"steps", found.steps}};
+    out["found_order"] = FoundOrderToJson(*report.found_order);
   }
   const auto name_or_null = [](const std::string& name) {
     return name.empty() ? Json() : Json(name);

@@ -178,6 +178,7 @@ std::string PeriodNote(const Report& report);
 // "1.2 s to 1.3 s, -4.0 to +5.1 %": the percentages are of `iteration_s`.
 std::string IntervalText(const StepInterval& interval, double iteration_s);
 // The value of the key "iteration_interval_s": [low, high], or null.
+Json FoundOrderToJson(const FoundOrder& found);
 Json IntervalToJson(const std::optional<StepInterval>& interval);
 
 // One JSON object (docs/json-and-exit-codes.md). Numbers read back exactly.

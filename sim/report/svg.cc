@@ -134,7 +134,7 @@ GridRows CollectRows(const Program& program, const std::vector<TraceOp>& ops,
 
 // Pixels. A digit's width is that of DejaVu Sans (0.636 em), the widest of
 // the usual sans-serif fonts.
-constexpr double kLeft = 66;
+constexpr double kLeft = kGridLeft;
 constexpr double kRight = 18;
 constexpr double kFont = 12;
 constexpr double kSmallestFont = 8;
@@ -170,22 +170,22 @@ class Grid {
     Measure();
   }
 
-  std::string Write() {
+  // Draws; once.
+  Svg Draw(double* height) {
     for (size_t rank = 0; rank < rows_.compute.size(); ++rank) WriteRank(rank);
     if (rows_.boxes > 0) {
       svg_.TimeAxis(rows_.start_s, end_s_, kLeft, options_.width_px, axis_y_);
     } else {
       svg_.Text(kLeft, axis_y_ + 16, "nothing ran in this iteration");
     }
-    return svg_.Finish(kLeft + options_.width_px + kRight, axis_y_ + 42,
-                       Title());
+    *height = axis_y_ + 42;
+    return std::move(svg_);
   }
-
- private:
   std::string Title() const {
     return options_.title.empty() ? program_.name : options_.title;
   }
 
+ private:
   std::string ReplicaB() const {
     return absl::StrCat("url(#replica-b", options_.suffix, ")");
   }
@@ -455,11 +455,20 @@ void Grid::WriteLabel(const Box& box, double top, double height,
 
 }  // namespace
 
+Svg ScheduleGrid(const Program& program, const std::vector<TraceOp>& ops,
+                 const GridOptions& options, double* height) {
+  const TimesInUnits units(program.in_units);
+  return Grid(program, ops, options).Draw(height);
+}
+
 std::string ScheduleGridSvg(const Program& program,
                             const std::vector<TraceOp>& ops,
                             const GridOptions& options) {
   const TimesInUnits units(program.in_units);
-  return Grid(program, ops, options).Write();
+  Grid grid(program, ops, options);
+  double height = 0;
+  const Svg svg = grid.Draw(&height);
+  return svg.Finish(kLeft + options.width_px + kRight, height, grid.Title());
 }
 
 }  // namespace pipewright

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/report/svg_parts.h"
 #include "sim/trace/trace.h"
 
 namespace pipewright {
@@ -24,7 +25,13 @@ struct GridOptions {
   std::string suffix;
 };
 
-// Colours are from the Okabe-Ito palette, told apart by lightness too.
+// Colours are from the Okabe-Ito palette, told apart by lightness too. As a
+// part of a picture; `height` is what it takes. The time axis begins at
+// kGridLeft.
+inline constexpr double kGridLeft = 66;
+Svg ScheduleGrid(const Program& program, const std::vector<TraceOp>& ops,
+                 const GridOptions& options, double* height);
+// The same as a picture of its own.
 std::string ScheduleGridSvg(const Program& program,
                             const std::vector<TraceOp>& ops,
                             const GridOptions& options);

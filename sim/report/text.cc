@@ -128,7 +128,8 @@ std::string ReportToText(const Report& report) {
                      " (gap ", FormatPercent(found.gap()), ")"));
     out += ReportLine("made from", FormatSeconds(found.start_time),
                       absl::StrCat(found.start, ", in ", found.steps,
-                                   " orders that were timed"));
+                                   " orders that were timed",
+                                   found.is_cut ? ", cut by a signal" : ""));
   }
   if (report.sequences) out += SequencesToText(*report.sequences);
   out += CollectivesToText(report.collectives);

@@ -1,6 +1,7 @@
 #include "sim/run/simulated_run.h"
 
 #include <cmath>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -17,6 +18,8 @@
 #include "sim/program/program.h"
 #include "sim/report/class_report.h"
 #include "sim/run/describe_run.h"
+#include "sim/schedule/registry.h"
+#include "sim/schedule/text.h"
 
 namespace pipewright {
 namespace {
@@ -137,6 +140,21 @@ absl::StatusOr<double> CostOfCopies(const Program& program,
 }
 
 }  // namespace
+
+RunConfig WithOrder(RunConfig config, const Schedule& order,
+                    RunContext* context) {
+  const std::string text = ScheduleToText(order);
+  // One name for each order, as a context never forgets a file.
+  const std::string name =
+      absl::StrCat(order.name, " ", absl::Hex(std::hash<std::string>()(text)));
+  context->TakeSchedule(name, text);
+  config.schedule.file = name;
+  config.schedule.name.reset();
+  std::erase_if(config.schedule.params, [](const auto& param) {
+    return param.first != PairParam().key;
+  });
+  return config;
+}
 
 absl::StatusOr<ProgramResult> SimulateProgram(const PreparedRun& prepared,
                                               const Program& program,

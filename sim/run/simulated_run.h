@@ -65,6 +65,11 @@ absl::StatusOr<SimulatedRun> Simulate(const RunConfig& config,
 absl::StatusOr<SimulatedRun> Simulate(PreparedRun prepared,
                                       const SimulateOptions& options = {});
 
+// The same configuration with `order` in place of its schedule: a file that is
+// in `context` alone.
+RunConfig WithOrder(RunConfig config, const Schedule& order,
+                    RunContext* context);
+
 // The same for a program that is there already, lowered from `prepared`.
 struct ProgramResult {
   RunSummary summary;

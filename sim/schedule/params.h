@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -85,6 +86,9 @@ struct ScheduleParams {
   // Limit per rank in units of peak_activations; planners only.
   std::optional<double> max_activations;
   SequenceShape sequence;
+  // Asked by searches again and again: true ends them with their best so far.
+  // May be null.
+  std::function<bool()> stops;
   // The schedule's own parameters, as given (--param key=value).
   std::map<std::string, std::string> own;
 };

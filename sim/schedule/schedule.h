@@ -39,6 +39,8 @@ struct StepGap {
   friend bool operator==(const StepGap&, const StepGap&) = default;
 };
 
+struct Schedule;
+
 // What a search for an order says of the one it found. Times are in the unit of
 // PlanCosts, of the passes and hops alone.
 struct FoundOrder {
@@ -49,6 +51,9 @@ struct FoundOrder {
   std::string start;      // the schedule or pattern it was made from
   double start_time = 0;  // what that takes
   int64_t steps = 0;      // orders that were timed
+  bool is_cut = false;    // ScheduleParams::stops ended it early
+  // Start with the same passes; null if nobody kept it.
+  std::shared_ptr<const Schedule> from;
 
   // Part of the time that might be saved at most.
   double gap() const { return time > 0 ? 1 - least_time / time : 0; }

@@ -5,9 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "sim/base/check.h"
 #include "sim/base/file.h"
@@ -15,13 +18,12 @@
 
 namespace pipewright::testing {
 
-BinaryResult RunBinary(const std::vector<std::string>& arguments) {
-  std::vector<std::string> words = {BinaryPath()};
-  words.insert(words.end(), arguments.begin(), arguments.end());
-  return RunProgram(words);
-}
+namespace {
 
-BinaryResult RunProgram(const std::vector<std::string>& words) {
+// `meanwhile` gets the process and the file of its standard error.
+BinaryResult RunWith(
+    const std::vector<std::string>& words,
+    const std::function<void(pid_t, const std::string&)>& meanwhile) {
   const TemporaryFolder folder;
   const std::string out = folder.Write("out", "");
   const std::string err = folder.Write("err", "");
@@ -38,6 +40,7 @@ BinaryResult RunProgram(const std::vector<std::string>& words) {
     ::execvp(argv[0], argv.data());
     ::_exit(127);
   }
+  meanwhile(child, err);
   int status = 0;
   PW_CHECK(::waitpid(child, &status, 0) == child);
   BinaryResult result;
@@ -45,6 +48,42 @@ BinaryResult RunProgram(const std::vector<std::string>& words) {
   result.out = ReadFile(out).value();
   result.err = ReadFile(err).value();
   return result;
+}
+
+std::vector<std::string> WordsOf(const std::vector<std::string>& arguments) {
+  std::vector<std::string> words = {BinaryPath()};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return words;
+}
+
+bool HasEnded(pid_t child) {
+  siginfo_t info = {};
+  PW_CHECK(::waitid(P_PID, child, &info, WEXITED | WNOHANG | WNOWAIT) == 0);
+  return info.si_pid == child;
+}
+
+}  // namespace
+
+BinaryResult RunBinary(const std::vector<std::string>& arguments) {
+  return RunProgram(WordsOf(arguments));
+}
+
+BinaryResult RunProgram(const std::vector<std::string>& words) {
+  return RunWith(words, [](pid_t, const std::string&) {});
+}
+
+BinaryResult InterruptBinary(
+    const std::vector<std::string>& arguments,
+    const std::function<bool(int, const std::string&)>& is_ready) {
+  return RunWith(WordsOf(arguments), [&](pid_t child, const std::string& err) {
+    while (!HasEnded(child)) {
+      if (is_ready(child, ReadFile(err).value())) {
+        PW_CHECK(::kill(child, SIGINT) == 0);
+        return;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  });
 }
 
 TemporaryFolder::TemporaryFolder() {

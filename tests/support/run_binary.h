@@ -1,6 +1,7 @@
 // Runs the built pipewright as a user would.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,11 @@ struct BinaryResult {
 
 // No shell in between: arguments arrive as they are.
 BinaryResult RunBinary(const std::vector<std::string>& arguments);
+// Ctrl-C as soon as `is_ready`, which is asked again and again, with the number
+// of the process and what it has said on standard error.
+BinaryResult InterruptBinary(
+    const std::vector<std::string>& arguments,
+    const std::function<bool(int, const std::string&)>& is_ready);
 // The same of any program, found on the path.
 BinaryResult RunProgram(const std::vector<std::string>& words);
 

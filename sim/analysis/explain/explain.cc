@@ -119,23 +119,79 @@ absl::StatusOr<double> StepWith(const RunConfig& config, absl::string_view kind,
   return report.iteration_s;
 }
 
+double MeanBubble(const StepExplanation& step) {
+  double sum = 0;
+  for (const RankStep& rank : step.ranks) {
+    sum += rank.parts.Sum(PartGroup::kBubble);
+  }
+  return sum / (step.step_s * static_cast<double>(step.ranks.size()));
+}
+
+// A run with its operations, and its step.
+struct ExplainedRun {
+  SimulatedRun run;
+  StepExplanation step;
+  FullTrace trace;
+};
+
+absl::StatusOr<ExplainedRun> RunAndExplain(const RunConfig& config,
+                                           RunContext* context) {
+  ExplainedRun out;
+  PW_ASSIGN_OR_RETURN(out.run, Simulate(config, context,
+                                        {.trace = &out.trace,
+                                         .interval = true,
+                                         .admit = &CheckExplainable}));
+  PW_ASSIGN_OR_RETURN(const DependencyGraph graph,
+                      BuildDependencyGraph(*out.run.program, out.trace.ops(),
+                                           out.run.summary.iterations()));
+  PW_ASSIGN_OR_RETURN(out.step,
+                      ExplainStep(*out.run.program, graph, out.run.summary));
+  return out;
+}
+
+// What is drawn.
+std::vector<TraceOp> FirstOps(const ExplainedRun& explained) {
+  std::vector<TraceOp> ops;
+  for (const TraceOp& op : explained.trace.ops()) {
+    if (op.iteration == 0 && op.replica == explained.step.replica) {
+      ops.push_back(op);
+    }
+  }
+  return ops;
+}
+
+absl::StatusOr<SearchedOrder> ExplainSearch(const RunConfig& config,
+                                            const ExplainedRun& explained,
+                                            RunContext* context) {
+  SearchedOrder out = {.found = *explained.run.schedule().found};
+  out.moves =
+      CompareOrders(*out.found.from, *explained.run.prepared.schedule.written);
+  PW_ASSIGN_OR_RETURN(
+      ExplainedRun start,
+      RunAndExplain(WithOrder(config, *out.found.from, context), context));
+  out.start_step_s = start.step.step_s;
+  out.start_bubble = MeanBubble(start.step);
+  out.bubble = MeanBubble(explained.step);
+  out.start_ops = FirstOps(start);
+  out.ops = FirstOps(explained);
+  out.start = std::move(start.run);
+  return out;
+}
+
 }  // namespace
 
 absl::StatusOr<Explanation> Explain(const RunConfig& config,
                                     const ExplainOptions& options,
                                     RunContext* context) {
   Explanation out;
-  FullTrace trace;
-  SimulateOptions simulate;
-  simulate.trace = &trace;
-  simulate.interval = true;
-  simulate.admit = &CheckExplainable;
-  PW_ASSIGN_OR_RETURN(out.run, Simulate(config, context, simulate));
-  PW_ASSIGN_OR_RETURN(const DependencyGraph graph,
-                      BuildDependencyGraph(*out.run.program, trace.ops(),
-                                           out.run.summary.iterations()));
-  PW_ASSIGN_OR_RETURN(out.step,
-                      ExplainStep(*out.run.program, graph, out.run.summary));
+  PW_ASSIGN_OR_RETURN(ExplainedRun explained, RunAndExplain(config, context));
+  const std::optional<FoundOrder>& found = explained.run.schedule().found;
+  if (found && found->from != nullptr) {
+    PW_ASSIGN_OR_RETURN(out.searched,
+                        ExplainSearch(config, explained, context));
+  }
+  out.run = std::move(explained.run);
+  out.step = std::move(explained.step);
   if (options.what_if.any()) {
     PW_ASSIGN_OR_RETURN(Report report,
                         ReportWith(config, options.what_if, context));

@@ -10,6 +10,7 @@
 #include "sim/analysis/explain/step_parts.h"
 #include "sim/config/time_scales.h"
 #include "sim/run/simulated_run.h"
+#include "sim/schedule/order_moves.h"
 
 namespace pipewright {
 
@@ -27,9 +28,23 @@ struct WhatIf {
   double step_s() const { return report.iteration_s; }
 };
 
+// A searched order beside the one that it was made from.
+struct SearchedOrder {
+  FoundOrder found;
+  OrderMoves moves;
+  SimulatedRun start;  // with that order
+  double start_step_s = 0;
+  // Parts of a rank's step that are bubbles, in the mean.
+  double start_bubble = 0;
+  double bubble = 0;
+  std::vector<TraceOp> start_ops;  // for pictures
+  std::vector<TraceOp> ops;
+};
+
 struct Explanation {
   SimulatedRun run;
   StepExplanation step;
+  std::optional<SearchedOrder> searched;
   std::optional<WhatIf> what_if;
   std::vector<Sensitivity> sensitivities;  // the largest effect first
 };
@@ -48,7 +63,8 @@ absl::StatusOr<Explanation> Explain(const RunConfig& config,
 std::string ExplanationToText(const Explanation& explanation);
 // One JSON object (docs/json-and-exit-codes.md, "Reports of explain").
 std::string ExplanationToJson(const Explanation& explanation);
-// Bars of the parts by rank, and of the sensitivities.
+// Bars of the parts by rank, and of the sensitivities; timelines of a searched
+// order and its start.
 std::string ExplanationSvg(const Explanation& explanation);
 
 }  // namespace pipewright

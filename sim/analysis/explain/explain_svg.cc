@@ -9,7 +9,9 @@
 #include "absl/strings/str_cat.h"
 #include "sim/analysis/explain/explain.h"
 #include "sim/base/quantity.h"
+#include "sim/program/program.h"
 #include "sim/report/format.h"
+#include "sim/report/svg.h"
 #include "sim/report/svg_parts.h"
 
 namespace pipewright {
@@ -105,6 +107,42 @@ double Tornado(const Explanation& explanation, double top, Svg* svg) {
                          kBarLeft, top + 8, kBarWidth);
 }
 
+// The start above what was made of it, on one scale. Returns the bottom.
+double Timelines(const Explanation& explanation, double top, Svg* svg) {
+  const SearchedOrder& searched = *explanation.searched;
+  struct Row {
+    const SimulatedRun& run;
+    const std::vector<TraceOp>& ops;
+    std::string title;
+  };
+  const Row rows[] = {
+      {searched.start, searched.start_ops,
+       absl::StrCat("From ", searched.found.start, ": step ",
+                    FormatSeconds(searched.start_step_s), ", bubbles ",
+                    FormatPercent(searched.start_bubble))},
+      {explanation.run, searched.ops,
+       absl::StrCat("Searched: step ", FormatSeconds(explanation.step.step_s),
+                    ", bubbles ", FormatPercent(searched.bubble))}};
+  GridOptions grid = {.width_px = kBarWidth};
+  for (const Row& row : rows) {
+    for (const TraceOp& op : row.ops) {
+      grid.end_s = std::max(grid.end_s, op.end_s);
+    }
+  }
+  for (const Row& row : rows) {
+    grid.title = row.title;
+    if (!row.ops.empty()) grid.replica = row.ops[0].replica;
+    double height = 0;
+    const Svg part = ScheduleGrid(*row.run.program, row.ops, grid, &height);
+    svg->Open(absl::StrCat("transform=\"translate(", Px(kBarLeft - kGridLeft),
+                           " ", Px(top), ")\""));
+    svg->Add(part);
+    svg->Close();
+    top += height + 10;
+  }
+  return top;
+}
+
 }  // namespace
 
 std::string ExplanationSvg(const Explanation& explanation) {
@@ -126,6 +164,7 @@ std::string ExplanationSvg(const Explanation& explanation) {
     svg.TimeAxis(0, step.step_s, kBarLeft, kBarWidth, top);
   }
   top = Tornado(explanation, top + 60, &svg);
+  if (explanation.searched) top = Timelines(explanation, top, &svg);
   return svg.Finish(kBarLeft + kBarWidth + 40, top, title);
 }
 

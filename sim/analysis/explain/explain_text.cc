@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "sim/analysis/explain/explain.h"
 #include "sim/base/json.h"
 #include "sim/base/quantity.h"
@@ -111,6 +113,76 @@ std::string PathText(const StepExplanation& step) {
   return out + "\n";
 }
 
+// "96 W later, 12 F earlier", the most first.
+std::string MovesText(const OrderMoves& moves) {
+  std::vector<std::pair<int64_t, std::string>> parts;
+  for (int kind = 0; kind < kNumPassKinds; ++kind) {
+    const KindMoves& own = moves.kinds[kind];
+    for (const auto& [count, word] :
+         {std::pair(own.earlier, "earlier"), std::pair(own.later, "later"),
+          std::pair(own.more, "more"), std::pair(own.fewer, "fewer")}) {
+      if (count == 0) continue;
+      parts.emplace_back(
+          -count,
+          absl::StrCat(count, " ", PassKindName(static_cast<PassKind>(kind)),
+                       " ", word));
+    }
+  }
+  std::stable_sort(parts.begin(), parts.end(),
+                   [](const auto& one, const auto& other) {
+                     return one.first < other.first;
+                   });
+  std::vector<std::string> words;
+  if (moves.stages_elsewhere > 0) {
+    words.push_back(
+        absl::StrCat(moves.stages_elsewhere, " stages on another rank"));
+  }
+  for (const auto& part : parts) words.push_back(part.second);
+  return words.empty() ? "nothing has moved" : absl::StrJoin(words, ", ");
+}
+
+Json MovesJson(const OrderMoves& moves) {
+  Json out = Json::object();
+  for (int kind = 0; kind < kNumPassKinds; ++kind) {
+    const KindMoves& own = moves.kinds[kind];
+    if (own.earlier + own.later + own.more + own.fewer == 0) continue;
+    out[std::string(PassKindName(static_cast<PassKind>(kind)))] = {
+        {"earlier", own.earlier},
+        {"later", own.later},
+        {"more", own.more},
+        {"fewer", own.fewer}};
+  }
+  return out;
+}
+
+std::string SearchedText(const Explanation& explanation) {
+  if (!explanation.searched) return "";
+  const SearchedOrder& searched = *explanation.searched;
+  const double step_s = explanation.step.step_s;
+  return absl::StrCat(
+      "\nsearched, from ", searched.found.start, ": ",
+      MovesText(searched.moves), " (of ", searched.moves.passes,
+      " passes)\nbubbles ", FormatPercent(searched.start_bubble), " -> ",
+      FormatPercent(searched.bubble), ", step ",
+      FormatSeconds(searched.start_step_s), " -> ", FormatSeconds(step_s), ", ",
+      FormatChange(step_s / searched.start_step_s - 1),
+      "\npasses and hops alone: ", FormatSeconds(searched.found.start_time),
+      " -> ", FormatSeconds(searched.found.time), ", no order below ",
+      FormatSeconds(searched.found.least_time), "\n");
+}
+
+Json SearchedJson(const Explanation& explanation) {
+  if (!explanation.searched) return nullptr;
+  const SearchedOrder& searched = *explanation.searched;
+  return {{"found_order", FoundOrderToJson(searched.found)},
+          {"passes", searched.moves.passes},
+          {"moves", MovesJson(searched.moves)},
+          {"stages_elsewhere", searched.moves.stages_elsewhere},
+          {"start_step_s", searched.start_step_s},
+          {"start_bubble", searched.start_bubble},
+          {"bubble", searched.bubble}};
+}
+
 std::string Change(double from_s, double to_s) {
   return FormatChange(from_s > 0 ? to_s / from_s - 1 : 0);
 }
@@ -156,7 +228,7 @@ std::string ExplanationToText(const Explanation& explanation) {
       "  iteration ", step.iteration,
       report.dp > 1 ? absl::StrCat(", data-parallel replica ", step.replica)
                     : "",
-      "\n\n", PartsTable(step), PathText(step));
+      "\n\n", PartsTable(step), PathText(step), SearchedText(explanation));
   if (explanation.what_if) {
     absl::StrAppend(&out, "\nwhat if ", explanation.what_if->scales, ": step ",
                     FormatSeconds(explanation.what_if->step_s()), ", ",
@@ -204,6 +276,7 @@ std::string ExplanationToJson(const Explanation& explanation) {
                     {"dp_replica", step.replica},
                     {"ranks", std::move(ranks)},
                     {"critical_path", std::move(path)},
+                    {"searched", SearchedJson(explanation)},
                     {"what_if", std::move(what_if)},
                     {"sensitivities", std::move(sensitivities)},
                     {"warnings", report.warnings}};

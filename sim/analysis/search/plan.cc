@@ -90,6 +90,7 @@ absl::StatusOr<PlanOutcome> MakePlan(const PlanRequest& request,
     outcome.report = std::move(run->report);
   }
   CompareWithEven(&outcome, context);
+  RefinePlan(options, &outcome, context);
   return outcome;
 }
 

@@ -47,6 +47,7 @@ struct PlanOptions {
   int most_confirmed = 24;
   std::string jitter = "3%";  // a confirmation's; costs.seed is its seed
   bool confirm = true;
+  int refined = 0;  // layouts whose orders are searched for
   // A fault on purpose, for tests: bounds are this many times too high.
   double bound_factor = 1;
 };
@@ -83,6 +84,21 @@ struct PlanResult {
   std::vector<std::string> same_schedules;
 };
 
+// A layout whose order was searched for.
+struct PlanRefined {
+  PlanResult from;  // with its own schedule
+  // Why it keeps that one; "" where the order that was found is faster.
+  std::string why_not;
+  // The best that was found, whatever became of it.
+  std::optional<FoundOrder> found;
+  RunConfig config;
+  double iteration_s = 0;
+  double peak_bytes = 0;
+  bool is_near_limit = false;
+  std::optional<double> confirmed_s;
+  std::string command;  // that simulates it
+};
+
 // How far a search is.
 struct PlanProgress {
   const PlanSpace& space;
@@ -114,6 +130,7 @@ struct PlanOutcome {
   int confirmed = 0;
   // Points that could still be second, were they confirmed.
   int64_t open = 0;
+  std::vector<PlanRefined> refined;  // in the order of `ranked`
   // Nothing fits: the least that a point needs, its point, what would help.
   std::optional<PlanPoint> smallest;
   double smallest_bytes = 0;

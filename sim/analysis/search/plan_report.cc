@@ -146,7 +146,7 @@ std::string CutText(const PlanOutcome& outcome) {
                     ": too early for a bound on what is left, plain layouts "
                     "alone were looked at");
   } else {
-    absl::StrAppend(&out, ": the search had ended, confirming had not");
+    absl::StrAppend(&out, ": the search had ended, what follows it had not");
   }
   return absl::StrCat(
       out, "\nto search on, from the start, with a larger limit or none: ",
@@ -165,6 +165,45 @@ std::string SimplestText(const PlanOutcome& outcome) {
                              ? "simplest layout, within the model's own error"
                              : "simplest layout, beyond the model's own error",
                          100 * share, RowText(outcome, *outcome.simplest));
+}
+
+// "12.31 s from 12.74 s (3.4 % less)".
+std::string GainText(const char* engine, double after_s, double before_s) {
+  return absl::StrFormat("%s%s from %s (%.3g %% less)", engine,
+                         FormatSeconds(after_s), FormatSeconds(before_s),
+                         100 * (1 - after_s / before_s));
+}
+
+std::string RefinedText(const PlanOutcome& outcome) {
+  std::string out;
+  for (const PlanRefined& refined : outcome.refined) {
+    const PlanResult& from = refined.from;
+    if (refined.why_not.empty()) {
+      absl::StrAppend(
+          &out,
+          "  refined: ", GainText("", refined.iteration_s, from.iteration_s),
+          refined.confirmed_s
+              ? GainText(", fluid ", *refined.confirmed_s, *from.confirmed_s)
+              : "",
+          ", ", SizeText(refined.peak_bytes), refined.is_near_limit ? "!" : "");
+    } else {
+      absl::StrAppend(&out, "  as it was, ", FormatSeconds(from.iteration_s),
+                      ": ", refined.why_not);
+    }
+    absl::StrAppend(&out, "\n    ", NameText(*outcome.space, from), "\n");
+    if (!refined.found) continue;
+    const FoundOrder& found = *refined.found;
+    absl::StrAppendFormat(
+        &out,
+        "    made from %s: passes and hops take %s, no order below %s (gap "
+        "%s)%s\n",
+        found.start, FormatSeconds(found.time), FormatSeconds(found.least_time),
+        FormatPercent(found.gap()), found.is_cut ? ", cut" : "");
+    if (refined.why_not.empty()) {
+      absl::StrAppend(&out, "    ", refined.command, "\n");
+    }
+  }
+  return out.empty() ? out : absl::StrCat("\nsearched orders\n", out);
 }
 
 std::string CountsText(const PlanCounts& counts) {
@@ -224,6 +263,29 @@ Json GroupToJson(const PlanSpace& space, const PlanResult& result) {
   out["offload"] = ChoiceName(OffloadChoices(), result.point.offload);
   if (result.confirmed_s) out["confirmed_s"] = *result.confirmed_s;
   if (result.cost) out["cost_per_1e9_tokens"] = *result.cost;
+  return out;
+}
+
+Json RefinedToJson(const PlanSpace& space, const PlanRefined& refined) {
+  Json out = {{"from", GroupToJson(space, refined.from)},
+              {"why_not", nullptr},
+              {"iteration_s", nullptr},
+              {"gain", 0},
+              {"peak_memory_bytes", nullptr},
+              {"near_memory_limit", refined.is_near_limit},
+              {"confirmed_s", nullptr},
+              {"found_order", nullptr},
+              {"command", nullptr}};
+  if (!refined.why_not.empty()) out["why_not"] = refined.why_not;
+  if (!refined.found) return out;
+  out["iteration_s"] = refined.iteration_s;
+  if (refined.why_not.empty()) {
+    out["gain"] = 1 - refined.iteration_s / refined.from.iteration_s;
+  }
+  out["peak_memory_bytes"] = refined.peak_bytes;
+  if (refined.confirmed_s) out["confirmed_s"] = *refined.confirmed_s;
+  out["found_order"] = FoundOrderToJson(*refined.found);
+  out["command"] = refined.command;
   return out;
 }
 
@@ -349,6 +411,7 @@ std::string PlanToText(const PlanOutcome& outcome) {
   for (size_t row = 0; row < rows; ++row) {
     absl::StrAppend(&out, "  ", RowText(outcome, outcome.ranked[row]), "\n");
   }
+  absl::StrAppend(&out, RefinedText(outcome));
   absl::StrAppend(&out,
                   "\nthroughput against memory (Pareto front of the simulated "
                   "ones)\n");
@@ -403,6 +466,10 @@ std::string PlanToJson(const PlanOutcome& outcome) {
   out["could_be_second"] = outcome.open;
   out["ranked"] = Json::array();
   out["front"] = Json::array();
+  out["refined"] = Json::array();
+  for (const PlanRefined& refined : outcome.refined) {
+    out["refined"].push_back(RefinedToJson(*outcome.space, refined));
+  }
   out["smallest"] = nullptr;
   out["help"] = outcome.help;
   out["warnings"] = outcome.warnings;

@@ -177,4 +177,8 @@ class PlanSearch {
   double widened_ = 0;
 };
 
+// Fills PlanOutcome::refined.
+void RefinePlan(const PlanOptions& options, PlanOutcome* outcome,
+                RunContext* context);
+
 }  // namespace pipewright

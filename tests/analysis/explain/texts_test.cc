@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -120,6 +121,61 @@ TEST_CASE("explain: up to sixteen stages have sensitivities of their own",
         });
     CHECK(stages == (pp == 16 ? 16 : 0));
   }
+}
+
+TEST_CASE("explain: a searched order beside the order it was made from",
+          "[explain]") {
+  RunConfig config;
+  config.engine = "fast";
+  config.schedule.name = "optimal";
+  config.schedule.params = {{"steps", "20000"}};
+  config.strategy.pp = 4;
+  config.strategy.microbatches = 8;
+  config.strategy.max_activations = 3;
+  config.costs.forward_s = 1;
+  config.costs.backward_input_s = 1.05;
+  config.costs.backward_weight_s = 0.8;
+  config.costs.p2p_s = 0.1;
+  const Explanation explained = Explained(config);
+  REQUIRE(explained.searched);
+  const SearchedOrder& searched = *explained.searched;
+  // Eight microbatches of F, B and W on each rank, all else are bubbles.
+  const double work = 8 * (1 + 1.05 + 0.8);
+  CHECK(searched.bubble == Approx(1 - work / explained.step.step_s));
+  CHECK(searched.start_bubble == Approx(1 - work / searched.start_step_s));
+  CHECK(searched.bubble < searched.start_bubble);
+  CHECK(searched.start.schedule().Has(PassKind::kBackwardWeight));
+  // Without a step the order is its start.
+  config.schedule.params = {{"steps", "0"}};
+  const Explanation start = Explained(config);
+  CHECK(start.step.step_s == Approx(searched.start_step_s));
+  CHECK(absl::StrContains(ExplanationToText(start), ": nothing has moved (of"));
+  const std::string text = ExplanationToText(explained);
+  INFO(text);
+  const Json json = Json::parse(ExplanationToJson(explained))["searched"];
+  CHECK(json["passes"] == 4 * 8 * 3);
+  CHECK(json["start_step_s"] == searched.start_step_s);
+  int64_t moved = 0;
+  for (const auto& [kind, moves] : json["moves"].items()) {
+    for (const char* where : {"earlier", "later"}) {
+      const auto count = moves[where].get<int64_t>();
+      moved += count;
+      CHECK(absl::StrContains(text, absl::StrCat(count, " ", kind, " ",
+                                                 where)) == (count > 0));
+    }
+    CHECK(moves["more"] == 0);
+    CHECK(moves["fewer"] == 0);
+  }
+  CHECK(moved > 0);
+  const std::string svg = ExplanationSvg(explained);
+  const size_t first = svg.find("From " + searched.found.start);
+  REQUIRE(first != std::string::npos);
+  CHECK(svg.find("Searched: step ", first) != std::string::npos);
+  // Others were not searched for.
+  const Explanation usual = Explained(Uneven(4));
+  CHECK(!usual.searched);
+  CHECK(Json::parse(ExplanationToJson(usual))["searched"].is_null());
+  CHECK(!absl::StrContains(ExplanationSvg(usual), "Searched: "));
 }
 
 }  // namespace

@@ -1,15 +1,8 @@
 // `plan` while one waits: its first answer, what ends it early, and the list of
 // a search that has ended, against every point of a small space.
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <chrono>
-#include <cstdio>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -18,11 +11,9 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "sim/analysis/search/plan.h"
-#include "sim/base/file.h"
 #include "sim/run/simulated_run.h"
 #include "sim/schedule/registry.h"
 #include "tests/support/json.h"
-#include "tests/support/paths.h"
 #include "tests/support/run_binary.h"
 
 namespace pipewright::plan_cut_test {
@@ -31,7 +22,6 @@ namespace {
 using testing::BinaryResult;
 using testing::Json;
 using testing::RunBinary;
-using testing::TemporaryFolder;
 
 PlanRequest RequestOf(
     const std::string& model, int nodes, int64_t batch,
@@ -314,41 +304,20 @@ std::vector<std::string> PlanWords(const std::string& more) {
 }
 
 TEST_CASE("plan: Ctrl-C prints what was found", "[search]") {
-  const TemporaryFolder folder;
-  const std::string out = folder.Path("out");
-  const std::string err = folder.Path("err");
-  std::vector<std::string> words = PlanWords(
-      "--model llama3-405b --nodes 2048 --global-batch 2048 -j 1 "
-      "--progress json");
-  words.insert(words.begin(), testing::BinaryPath());
-  const pid_t child = ::fork();
-  REQUIRE(child >= 0);
-  if (child == 0) {
-    std::freopen(out.c_str(), "w", stdout);
-    std::freopen(err.c_str(), "w", stderr);
-    std::vector<char*> argv;
-    for (std::string& word : words) argv.push_back(word.data());
-    argv.push_back(nullptr);
-    ::execv(argv[0], argv.data());
-    ::_exit(127);
-  }
-  const auto shown = [&] { return ReadFile(err).value_or(""); };
-  while (!absl::StrContains(shown(), "{\"best\":{") &&
-         ::waitpid(child, nullptr, WNOHANG) == 0) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  REQUIRE(::kill(child, SIGINT) == 0);
-  int state = 0;
-  REQUIRE(::waitpid(child, &state, 0) == child);
-  const std::string report = ReadFile(out).value_or("");
-  INFO(report << shown());
-  REQUIRE(WIFEXITED(state));
-  CHECK(WEXITSTATUS(state) == 1);
+  const BinaryResult plan = testing::InterruptBinary(
+      PlanWords("--model llama3-405b --nodes 2048 --global-batch 2048 -j 1 "
+                "--progress json"),
+      [](int, const std::string& err) {
+        return absl::StrContains(err, "{\"best\":{");
+      });
+  const std::string& report = plan.out;
+  INFO(report << plan.err);
+  CHECK(plan.exit_code == 1);
   CHECK(absl::StrContains(report, "cut by a signal after "));
   CHECK(absl::StrContains(report, "\nbest\n"));
   CHECK(absl::StrContains(report, "to search on, from the start, "));
   CHECK(absl::StrContains(report, "plan --system dgx-h100"));
-  CHECK(absl::StrContains(shown(), "stopped by a signal"));
+  CHECK(absl::StrContains(plan.err, "stopped by a signal"));
 }
 
 TEST_CASE("plan: limits and progress on the command line", "[search]") {

@@ -337,7 +337,7 @@ Sides ClockSides(const BlockPrices& prices, const StageLayout& layout,
   return squares.Roots();
 }
 
-// What no step of docs/validation.md has, in the words of a run.
+// What no step of docs/dev/validation.md has, in the words of a run.
 std::string UnmeasuredKind(const ModelSpec& model, const TrainingSpec& training,
                            const AnalyticOptions& options) {
   const DeviceSpec& device = options.device;
@@ -415,7 +415,7 @@ RatioInterval EstimateError(const BlockPrices& prices,
   if (model.lora_rank > 0) {
     unknown.push_back(
         "what frozen weights save (steps of adapters that do not count took "
-        "less, docs/validation.md)");
+        "less, docs/dev/validation.md)");
   }
   const double grouped = parts.grouped_s / all_s;
   const bool on_hopper = prices.options().device.architecture == "hopper";

@@ -141,10 +141,11 @@ std::vector<std::string> AnchorsOf(const std::string& page) {
 
 std::vector<std::string> AllPages() {
   Strings pages = {"CONTRIBUTING.md", "README.md"};
+  const std::filesystem::path root = SourcePath("");
   for (const auto& entry :
-       std::filesystem::directory_iterator(SourcePath("docs"))) {
+       std::filesystem::recursive_directory_iterator(root / "docs")) {
     if (entry.path().extension() != ".md") continue;
-    pages.push_back("docs/" + entry.path().filename().string());
+    pages.push_back(entry.path().lexically_relative(root).string());
   }
   std::sort(pages.begin(), pages.end());
   return pages;

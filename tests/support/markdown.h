@@ -38,7 +38,7 @@ std::vector<std::string> LinksOf(const std::string& page);
 std::vector<std::string> AnchorsOf(const std::string& page);
 
 // Every page for people, relative to the repository: README.md,
-// CONTRIBUTING.md, docs/*.md.
+// CONTRIBUTING.md, those of docs/ and its folders.
 std::vector<std::string> AllPages();
 std::string ReadPage(const std::string& path);
 

@@ -5,7 +5,8 @@
 // runs in the order of the page, all of a page in one folder. A block with
 // "<!-- not run: REASON -->" right above it is left alone. A comment above a
 // command may say "exit code N". Lines of a block with "<!-- output -->" above
-// it are printed by commands above it.
+// it are printed by commands above it, "..." being the rest of a long one. A
+// block with "<!-- file: NAME -->" above it is a file of the folder.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
@@ -18,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "tests/support/json.h"
 #include "tests/support/markdown.h"
 #include "tests/support/paths.h"
@@ -77,14 +79,23 @@ BinaryResult RunInShell(const TemporaryFolder& folder,
        "-c", absl::StrCat("pipewright() { \"$PROGRAM\" \"$@\"; }\n", command)});
 }
 
+// "..." at the end of a line stands for the rest of a long one.
+bool IsPrinted(const std::set<std::string>& printed, const std::string& line) {
+  absl::string_view begin = line;
+  if (!absl::ConsumeSuffix(&begin, "...")) return printed.count(line) > 0;
+  const auto found = printed.lower_bound(std::string(begin));
+  return found != printed.end() && absl::StartsWith(*found, begin);
+}
+
 void RunCommandsOf(const std::string& page, int* commands) {
   const TemporaryFolder folder;
   std::set<std::string> printed;
   for (const FencedBlock& block : FencedBlocks(ReadPage(page))) {
     for (const std::string& line : block.lines) {
       INFO(page << ":" << block.line << ": " << line);
-      CHECK((!block.is_output || printed.count(line) > 0));
+      CHECK((!block.is_output || IsPrinted(printed, line)));
     }
+    if (!block.file.empty()) folder.Write(block.file, block.text());
     if (!block.is_commands() || !block.not_run.empty()) continue;
     for (const PageCommand& command : CommandsOf(block)) {
       INFO(page << ":" << block.line << ": " << command.text);
@@ -93,8 +104,10 @@ void RunCommandsOf(const std::string& page, int* commands) {
       const BinaryResult result = RunInShell(folder, command.text);
       INFO(result.err);
       CHECK(result.exit_code == command.exit_code);
-      const std::vector<std::string> lines = absl::StrSplit(result.out, '\n');
-      printed.insert(lines.begin(), lines.end());
+      for (const std::string* text : {&result.out, &result.err}) {
+        const std::vector<std::string> lines = absl::StrSplit(*text, '\n');
+        printed.insert(lines.begin(), lines.end());
+      }
       ++*commands;
     }
   }
@@ -133,6 +146,14 @@ TEST_CASE("readme: a command that fails is noticed", "[cli][docs]") {
   CHECK(blocks[2].not_run.empty());
   CHECK(blocks[2].is_output);
   CHECK_FALSE(blocks[2].is_commands());
+  CHECK(IsPrinted({"a", "unknown b", "z"}, "unknown b"));
+  CHECK(IsPrinted({"a", "unknown b", "z"}, "unknown..."));
+  CHECK_FALSE(IsPrinted({"a", "unknown b", "z"}, "unknown"));
+  CHECK_FALSE(IsPrinted({"a", "unknown b", "z"}, "known..."));
+  CHECK_FALSE(IsPrinted({"a"}, "b..."));
+  const auto file = FencedBlocks("<!-- file: a.json -->\n```json\n{}\n```\n");
+  REQUIRE(file.size() == 1);
+  CHECK(file[0].file == "a.json");
 }
 
 TEST_CASE("readme: configurations and schedule files run", "[cli][docs]") {

@@ -15,6 +15,9 @@ struct FencedBlock {
   std::string not_run;
   // "<!-- output -->" stands above: lines that a command of the page prints.
   bool is_output = false;
+  // NAME in "<!-- file: NAME -->": commands of the page find it under that
+  // name.
+  std::string file;
 
   bool is_commands() const { return language.empty() || language == "sh"; }
   std::string text() const;

@@ -42,6 +42,10 @@ endif()
 if(PIPEWRIGHT_HAS_CUDA)
   package(cuda pipewright-cuda "${same}" "" "Kernels of Pipewright on NVIDIA GPUs")
 endif()
+if(TARGET pipewright_library)
+  package(library libpipewright-dev "libabsl-dev" pipewright-simgrid
+    "The simulator of Pipewright as a library for C++")
+endif()
 if(PIPEWRIGHT_PYTHON)
   math(EXPR next "${Python3_VERSION_MINOR} + 1")
   package(python python3-pipewright

@@ -1,5 +1,5 @@
 // Numbers of the catalogues once more, from the sources that the files name,
-// for what no other test would miss: docs/constants.md is made from the files.
+// for what no other test would miss: docs/dev/constants.md is made from the files.
 #include <catch2/catch.hpp>
 #include <iterator>
 #include <string>

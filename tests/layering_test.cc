@@ -84,6 +84,10 @@ const std::vector<Row>& Rows() {
     std::set<std::string> all_of_them;
     for (const auto& [folder, allowed] : rows) all_of_them.insert(folder);
     rows.emplace_back("python", std::move(all_of_them));
+    // What others include: it forwards, and nothing of ours includes it.
+    rows.emplace_back("pipewright",
+                      std::set<std::string>{"sim/schedule", "sim/config",
+                                            "sim/run", "sim/analysis/search"});
     return rows;
   }();
   return all;
@@ -169,7 +173,7 @@ bool IsOurs(const std::string& header) {
   const std::string top = header.substr(0, header.find('/'));
   return top == "sim" || top == "schedules" || top == "topologies" ||
          top == "kernels" || top == "calibrate" || top == "execute" ||
-         top == "python" || top == "tests";
+         top == "pipewright" || top == "python" || top == "tests";
 }
 
 std::string FileName(const std::string& path) {
@@ -301,7 +305,7 @@ TEST_CASE("layering: sources include only downwards and do not print",
   Graph graph;
   int files = 0;
   for (const char* folder : {"sim", "schedules", "topologies", "kernels",
-                             "calibrate", "execute", "python"}) {
+                             "calibrate", "execute", "pipewright", "python"}) {
     for (const std::string& path :
          Files(folder, {".cc", ".h", ".inc", ".cu", ".cuh"})) {
       // A program of the build: it prints, and no product code includes it.
@@ -447,6 +451,8 @@ TEST_CASE("layering: the check finds what is wrong", "[layering]") {
   CHECK(bad("sim/engine/fast.cc", "  _exit(0);\n"));
   CHECK(bad("sim/cli/a.cc", "#include \"python/a.h\"\n"));
   CHECK(bad("python/a.cc", "  std::cout << 1;\n"));
+  CHECK(bad("sim/run/a.cc", "#include \"pipewright/plan.h\"\n"));
+  CHECK(bad("pipewright/a.h", "#include \"sim/cli/a.h\"\n"));
 }
 
 // Two types of one name in one namespace are one type to the linker, which
@@ -494,6 +500,7 @@ TEST_CASE("layering: the check leaves alone what is right", "[layering]") {
   CHECK(good("sim/analysis/search/a.cc", "#include \"sim/run/a.h\"\n"));
   CHECK(good("schedules/a.cc", "#include \"sim/schedule/replay.h\"\n"));
   CHECK(good("python/a.cc", "#include \"sim/cli/common.h\"\n"));
+  CHECK(good("pipewright/a.h", "#include \"sim/run/simulated_run.h\"\n"));
   CHECK(good("sim/cli/main.cc", "  std::cout << 1; exit(2);\n"));
   CHECK(good("sim/engine/simgrid_engine.cc", "#include <simgrid/s4u.hpp>\n"));
   CHECK(good("sim/engine/simgrid_engine.cc", "  _exit(0);\n"));

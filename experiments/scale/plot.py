@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""docs/scale.svg: CPU time of W1 over devices, from results of BM_W1.
+"""docs/dev/scale.svg: CPU time of W1 over devices, from results of BM_W1.
 
 pipewright_bench --benchmark_filter=BM_W1 --benchmark_out=w1.json
-plot.py w1.json > docs/scale.svg
+plot.py w1.json > docs/dev/scale.svg
 """
 import json
 import math

@@ -350,7 +350,7 @@ Sides ClockSides(const BlockPrices& prices, const StageLayout& layout,
   return squares.Roots();
 }
 
-// What no step of docs/validation.md has, in the words of a run.
+// What no step of docs/dev/validation.md has, in the words of a run.
 std::string UnmeasuredKind(const ModelSpec& model, const TrainingSpec& training,
                            const AnalyticOptions& options) {
   const DeviceSpec& device = options.device;

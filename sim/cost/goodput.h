@@ -14,7 +14,7 @@
 // Sources: J. W. Young, "A first order approximation to the optimum checkpoint
 // interval", CACM 17(9), 1974; J. T. Daly, "A higher order estimate of the
 // optimum checkpoint interval for restart dumps", FGCS 22, 2006. The formula is
-// derived in docs/reliability.md.
+// derived in docs/dev/reliability.md.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // The keys of a training framework, embedded from frameworks/*.csv: facts with
-// the file of their source. docs/plan.md says how to read and to renew them.
+// the file of their source (docs/dev/frameworks.md).
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What main.cc compares with docs/benchmarks.md: how often as long as a loop by
+// What main.cc compares with docs/dev/benchmarks.md: how often as long as a loop by
 // hand a benchmark takes, and how much work it does.
 #pragma once
 

@@ -1,8 +1,8 @@
 // Runs benchmarks, as Google Benchmark's own main does; with --page=FILE those
-// of the table in docs/benchmarks.md alone, of which it says whether they are
+// of the table in docs/dev/benchmarks.md alone, of which it says whether they are
 // still what the table says.
 //
-//   pipewright_bench --page=docs/benchmarks.md [--write | --planted]
+//   pipewright_bench --page=docs/dev/benchmarks.md [--write | --planted]
 //
 // Rows are "| `NAME` | what | CPU ms | ratio | MB | count |" with the counters
 // of Headline. It fails if a ratio is above kMostRatio times that of its row,

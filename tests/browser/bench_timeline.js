@@ -1,7 +1,7 @@
 // How fast a page with a large timeline is: node bench_timeline.js PAGE.html
 // prints the size of the file, the time until the first picture, and the time
 // of a frame while it zooms and moves. A benchmark, not a test
-// (docs/benchmarks.md, Pages).
+// (docs/dev/benchmarks.md, Pages).
 import {statSync} from 'node:fs';
 import {resolve} from 'node:path';
 import {pathToFileURL} from 'node:url';

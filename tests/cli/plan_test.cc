@@ -178,11 +178,11 @@ TEST_CASE("cli: plan says what too little memory keeps out", "[cli]") {
   const PlanOutcome plan = SmallPlan(PlanObjective::kTokensPerSecond, "40GiB");
   REQUIRE(plan.kept_out);
   CHECK(plan.kept_out_s < plan.ranked[0].score);
-  CHECK(absl::StrContains(PlanToText(plan), "keeps out what takes at most"));
+  CHECK(absl::StrContains(PlanToText(plan), "more memory would save at most"));
   const PlanOutcome plenty =
       SmallPlan(PlanObjective::kTokensPerSecond, "1000GiB");
   CHECK_FALSE(
-      absl::StrContains(PlanToText(plenty), "keeps out what takes at most"));
+      absl::StrContains(PlanToText(plenty), "more memory would save at most"));
 }
 
 BinaryResult RunPlan(const std::string& line) {

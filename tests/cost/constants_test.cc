@@ -1,4 +1,4 @@
-// docs/constants.md has every number of the cost model with class and source.
+// docs/dev/constants.md has every number of the cost model with class and source.
 // UPDATE_GOLDEN=1 in the environment rewrites it.
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -87,7 +87,7 @@ Constants OfDevices() {
   return ConstantsOfDevices(Folder("devices", {".textproto"}));
 }
 
-TEST_CASE("constants: docs/constants.md has all, each with a class",
+TEST_CASE("constants: docs/dev/constants.md has all, each with a class",
           "[cost][docs]") {
   const Constants program = OfProgram();
   const Constants devices = OfDevices();
@@ -97,7 +97,7 @@ TEST_CASE("constants: docs/constants.md has all, each with a class",
   REQUIRE(devices.problems.empty());
   CHECK(program.rows.size() > 150);
   const std::string page = ConstantsPage(program.rows, devices.rows);
-  const std::string path = testing::SourcePath("docs/constants.md");
+  const std::string path = testing::SourcePath("docs/dev/constants.md");
   if (std::getenv("UPDATE_GOLDEN") != nullptr) {
     REQUIRE(WriteFile(path, page).ok());
   }

@@ -6,7 +6,7 @@
 // pass (5 ms forward, 10 ms backward), a Comm of 16 MiB for each hop, over a
 // card of 25 GB/s and 1 us each way of every device. JITTER: passes are off by
 // up to so much. Prints activities, the last end, and CPU time in microseconds
-// for each activity once the platform is there (docs/benchmarks.md).
+// for each activity once the platform is there (docs/dev/benchmarks.md).
 //
 //   simgrid_yardstick flows FILE BYTES FROM TO [FROM TO]...
 // sends bytes between hosts of a platform file, all at once, and prints the

@@ -375,7 +375,7 @@ TEST_CASE("steps: both pages have every row and its error", "[papers]") {
   CHECK(absl::StrContains(ValidationHtml(results, "fast"), "+25.0 %"));
 }
 
-TEST_CASE("steps: docs/validation.md is what the program writes",
+TEST_CASE("steps: docs/dev/validation.md is what the program writes",
           "[papers][cli][docs][long]") {
   const testing::TemporaryFolder folder;
   const std::string page = folder.Write("validation.md", "");
@@ -385,9 +385,9 @@ TEST_CASE("steps: docs/validation.md is what the program writes",
   CHECK(result.exit_code == 0);
   INFO(
       "renew it: pipewright reproduce all --engine fast --markdown "
-      "docs/validation.md");
+      "docs/dev/validation.md");
   const bool is_fresh =
-      ReadFile(page).value() == testing::ReadPage("docs/validation.md");
+      ReadFile(page).value() == testing::ReadPage("docs/dev/validation.md");
   CHECK(is_fresh);
   const auto json = ParseJson(result.out).value();
   CHECK(json["steps"]["counted"].get<int>() > 60);

@@ -34,6 +34,14 @@ record() {
   ((code == 0)) || echo "$code" > "$out.code"
 }
 
+# files_of PAGE FOLDER: blocks below "<!-- file: NAME -->".
+files_of() {
+  awk -v to="$2" '
+    /^<!-- file: / { name = $3; next }
+    /^```/ { if (inside) name = ""; inside = !inside; next }
+    inside && name { print > (to "/" name) }' "$1"
+}
+
 # commands_of PAGE: one a line, as tests/cli/readme_test.cc takes them.
 commands_of() {
   awk '
@@ -50,12 +58,14 @@ commands_of() {
 
 pages() {
   local page name number command place
-  for page in "$root"/README.md "$root"/docs/*.md; do
-    name=$(basename "$page" .md)
+  for page in "$root"/README.md "$root"/docs/{,dev/}*.md; do
+    name=${page#"$root"/}
+    name=${name%.md}
     number=0
     place=$work/page
     rm -rf "$place"
     mkdir "$place"
+    files_of "$page" "$place"
     while IFS= read -r command; do
       number=$((number + 1))
       record "pages/$name/$(printf %03d "$number")" env -C "$place" bash -c \

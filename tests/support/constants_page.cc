@@ -33,7 +33,7 @@ const std::vector<ConstantClass>& ConstantClasses() {
       {"data sheet", "what the maker states: data sheet, white paper, driver"},
       {"kernel file",
        "times of single kernels and calls that others measured, in the files "
-       "that [calibrate/silicon](../calibrate/silicon/README.md) distils or "
+       "that [calibrate/silicon](../../calibrate/silicon/README.md) distils or "
        "in public issues, and what follows from them"},
       {"measured", "an experiment of this project; its folder is named"},
       {"paper", "a paper, book, article or log that others published"},
@@ -72,7 +72,7 @@ it anew.
 - Listed are all numbers of `sim/cost`, and the constants of the other files named
   here, which price an estimated step or its memory. Not listed: whole numbers up to
   10, halves and powers of ten between units inside of a formula; FLOPs and traffic that follow from the
-  shape of a model (`sim/model/ops*.cc`); defaults of fields ([config.md](config.md)).
+  shape of a model (`sim/model/ops*.cc`); defaults of fields ([config.md](../config.md)).
 - Numbers from outside of the program stand elsewhere with their sources: measured
   rates in `calibrate/silicon`, profiles in `experiments`, links of systems in
   `topologies/*.textproto` (`pipewright list topologies --json`).
@@ -89,7 +89,7 @@ it anew.
   gave ODC's fit of a microbatch's time (`kFit7B`), of which packers and runs without a
   model take ratios.
 - Not listed though they price something: bytes and rates of an optimizer on the host
-  (defaults of `system.params`, [config.md](config.md)), caps of errors far outside of a
+  (defaults of `system.params`, [config.md](../config.md)), caps of errors far outside of a
   table, and how a measured backward is halved where only the whole is known.
 
 ## Constants of the program

@@ -1,5 +1,5 @@
 // The numbers of the cost model, read from its sources and from the device
-// files, each with the class that its comment ends with: docs/constants.md.
+// files, each with the class that its comment ends with: docs/dev/constants.md.
 // Not a parser of C++: it knows what these files use.
 #pragma once
 
@@ -48,7 +48,7 @@ Constants ConstantsOf(const std::vector<SourceText>& sources);
 // `file` the device.
 Constants ConstantsOfDevices(const std::vector<SourceText>& files);
 
-// docs/constants.md.
+// docs/dev/constants.md.
 std::string ConstantsPage(const std::vector<Constant>& code,
                           const std::vector<Constant>& devices);
 

@@ -7,8 +7,10 @@
 #include <regex>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "sim/base/file.h"
 #include "tests/support/paths.h"
@@ -25,6 +27,14 @@ size_t IndentOf(const std::string& line) {
 
 bool IsFence(const std::string& line) {
   return line.compare(IndentOf(line), 3, "```") == 0;
+}
+
+// TEXT of "<!-- NAME: TEXT -->"; "" for another line.
+std::string MarkOf(absl::string_view line, absl::string_view name) {
+  const bool is_mark =
+      absl::ConsumePrefix(&line, absl::StrCat("<!-- ", name, ": ")) &&
+      absl::ConsumeSuffix(&line, " -->");
+  return is_mark ? std::string(line) : "";
 }
 
 // Without what stands in fenced blocks.
@@ -51,6 +61,7 @@ std::vector<FencedBlock> FencedBlocks(const std::string& page) {
   std::vector<FencedBlock> blocks;
   bool fenced = false;
   std::string not_run;
+  std::string file;
   bool is_output = false;
   size_t indent = 0;
   int number = 0;
@@ -64,18 +75,18 @@ std::vector<FencedBlock> FencedBlocks(const std::string& page) {
                           .language = line.substr(indent + 3),
                           .lines = {},
                           .not_run = not_run,
-                          .is_output = is_output});
+                          .is_output = is_output,
+                          .file = file});
       }
       not_run.clear();
+      file.clear();
       is_output = false;
     } else if (fenced) {
       blocks.back().lines.push_back(
           line.substr(std::min(indent, IndentOf(line))));
     } else if (!line.empty()) {
-      absl::string_view mark = line;
-      const bool is_mark = absl::ConsumePrefix(&mark, "<!-- not run: ") &&
-                           absl::ConsumeSuffix(&mark, " -->");
-      not_run = is_mark ? std::string(mark) : "";
+      not_run = MarkOf(line, "not run");
+      file = MarkOf(line, "file");
       is_output = line == "<!-- output -->";
     }
   }
@@ -141,10 +152,11 @@ std::vector<std::string> AnchorsOf(const std::string& page) {
 
 std::vector<std::string> AllPages() {
   Strings pages = {"CONTRIBUTING.md", "README.md"};
+  const std::filesystem::path root = SourcePath("");
   for (const auto& entry :
-       std::filesystem::directory_iterator(SourcePath("docs"))) {
+       std::filesystem::recursive_directory_iterator(root / "docs")) {
     if (entry.path().extension() != ".md") continue;
-    pages.push_back("docs/" + entry.path().filename().string());
+    pages.push_back(entry.path().lexically_relative(root).string());
   }
   std::sort(pages.begin(), pages.end());
   return pages;

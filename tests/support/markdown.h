@@ -15,6 +15,9 @@ struct FencedBlock {
   std::string not_run;
   // "<!-- output -->" stands above: lines that a command of the page prints.
   bool is_output = false;
+  // NAME in "<!-- file: NAME -->": commands of the page find it under that
+  // name.
+  std::string file;
 
   bool is_commands() const { return language.empty() || language == "sh"; }
   std::string text() const;
@@ -38,7 +41,7 @@ std::vector<std::string> LinksOf(const std::string& page);
 std::vector<std::string> AnchorsOf(const std::string& page);
 
 // Every page for people, relative to the repository: README.md,
-// CONTRIBUTING.md, docs/*.md.
+// CONTRIBUTING.md, those of docs/ and its folders.
 std::vector<std::string> AllPages();
 std::string ReadPage(const std::string& path);
 

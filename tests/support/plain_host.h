@@ -1,7 +1,7 @@
 // The update of an optimizer on the host as a list of activities with their
 // predecessors, run by progressive filling from scratch: no streams, no
 // channels, no Program. After the definition of the model in
-// docs/offload_optimizers.md.
+// docs/dev/offload.md.
 #pragma once
 
 #include <array>

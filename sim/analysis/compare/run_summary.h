@@ -101,7 +101,7 @@ std::string ConditionsInWords(const RunsSummary& summary);
 absl::StatusOr<RunsSummary> SummarizeRuns(const std::vector<ExecutedRow>& rows);
 
 std::string RunsToText(const RunsSummary& summary);
-// One object; the keys are in docs/compare.md.
+// One object; the keys are in docs/dev/compare.md.
 std::string RunsToJson(const RunsSummary& summary);
 // The errors of all runs, a panel for each number of ranks.
 std::string RunsSvg(const RunsSummary& summary);

@@ -6,7 +6,7 @@
 // ns from any zero that all rows of a step share. `seq` counts the operations
 // of a type on a worker in a step, from 0. `mb` is the microbatch or -1,
 // `chunk` the virtual stage or -1. The columns are those of the traces of
-// ByteDance-Seed/StragglerAnalysis, as docs/diagnose.md defines them.
+// ByteDance-Seed/StragglerAnalysis, as docs/dev/diagnose.md defines them.
 #pragma once
 
 #include <cstdint>

@@ -33,7 +33,7 @@ absl::StatusOr<std::vector<Comparison>> ReproduceSteps(
 // Why a step of a run that drops tokens does not count.
 inline constexpr char kTokensDropped[] = "tokens are dropped";
 
-// What the project aims at (docs/validation.md). Here and below errors are
+// What the project aims at (docs/dev/validation.md). Here and below errors are
 // parts of the measured time, positive if the estimate is too slow.
 struct StepGoal {
   const char* kind;

@@ -28,7 +28,7 @@ Json StepSummaryToJson(const StepSummary& summary);
 // By kind, order and intervals, lines ended; "" without measured steps.
 std::string StepSummaryToText(const StepSummary& summary);
 
-// docs/validation.md, and the same as a page for a browser.
+// docs/dev/validation.md, and the same as a page for a browser.
 std::string ValidationMarkdown(const std::vector<PaperResult>& results,
                                absl::string_view engine);
 std::string ValidationHtml(const std::vector<PaperResult>& results,

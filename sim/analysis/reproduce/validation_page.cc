@@ -353,7 +353,7 @@ std::vector<PagePart> PartsOf(const std::vector<PaperResult>& results,
        {absl::StrCat("Estimates beside what others have measured, good and "
                      "bad, computed by `pipewright reproduce all --engine ",
                      engine,
-                     " --markdown docs/validation.md`. No constant of the "
+                     " --markdown docs/dev/validation.md`. No constant of the "
                      "program is fitted to any step here."),
         "MLPerf rows are derived step times, not an MLPerf metric, not "
         "verified by MLCommons; each names its entry and the commit of its "

@@ -156,7 +156,7 @@ absl::Status PlanVerdict(const PlanOutcome& outcome);
 // How far the best is ahead of the next, against the model's own error.
 std::string PlanConfidence(const PlanOutcome& outcome);
 
-// For people, and as one JSON object (docs/plan.md).
+// For people, and as one JSON object (docs/dev/plan.md).
 std::string PlanToText(const PlanOutcome& outcome);
 std::string PlanToJson(const PlanOutcome& outcome);
 // A line of a terminal, and one of JSON.

@@ -1,7 +1,7 @@
 // Lower bounds on the time of a step and on the memory of a rank, so cheap that
 // a plan can order a million points by them. No bound exceeds what engine
 // `fast` and the memory of Prepare say of the same point (but for rounding,
-// kBoundRounding); docs/plan.md has the argument.
+// kBoundRounding); docs/dev/plan.md has the argument.
 #pragma once
 
 #include <array>

@@ -398,8 +398,7 @@ std::string PlanToText(const PlanOutcome& outcome) {
     if (outcome.kept_out && outcome.kept_out_s < outcome.ranked[0].score) {
       absl::StrAppendFormat(
           &out,
-          "  memory keeps out what takes at most %.3g %% less by its bound: "
-          "%s\n",
+          "  more memory would save at most %.3g %% of the step: %s\n",
           100 * (1 - outcome.kept_out_s / outcome.ranked[0].score),
           outcome.space->NameOf(*outcome.kept_out));
     }

@@ -1,5 +1,5 @@
 // The file of a sweep: one SQLite file with a row a point, under the hash of
-// its configuration (docs/sweep.md has the schema). One process writes it at a
+// its configuration (schema: docs/dev/sweep.md). One process writes it at a
 // time; others may read meanwhile (reader.h).
 #pragma once
 

@@ -2,7 +2,7 @@
 //
 //   access_table [SUBSTRING]    only operations whose name has it
 //
-// Prints docs/gpu.md's table. Exit 1: one moves more than it may, or less than
+// Prints docs/dev/gpu.md's table. Exit 1: one moves more than it may, or less than
 // it must, so that it was not seen; 77: there is no device.
 #include <algorithm>
 #include <cstdio>

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # registers.sh NVCC [ARCHITECTURE]: registers and spilled bytes of the CUDA
-# backend's kernels, as docs/gpu.md has them: over all types and widths of a
+# backend's kernels, as docs/dev/gpu.md has them: over all types and widths of a
 # kernel the most. Compiles all of kernels/cuda/*.cu once. Exit 1: one spills
 # that may not.
 set -uo pipefail

@@ -309,6 +309,7 @@ absl::Status SweepReader::Visit(
     const auto column_of_report = [&](size_t index) -> SweepCell {
       const std::string& column = columns[index];
       const int headline = PlaceOfHeadline(column);
+      if (!is_stored && row.time_unit.empty()) return {};
       if (!is_stored && headline > 0) return HeadlineCell(*select, headline);
       if (!needs()) return {};
       if (is_stored) return CellOfColumn(places[shape->first][index], leaves);

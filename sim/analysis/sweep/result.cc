@@ -14,6 +14,7 @@
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
 #include "sim/config/config_fields.h"
+#include "sim/config/flags.h"
 #include "sim/config/run_config.h"
 #include "sim/report/report.h"
 #include "sim/run/simulated_run.h"
@@ -216,7 +217,12 @@ absl::StatusOr<PointResult> EvaluateAgain(
           return path == field.path && field.kind == FieldKind::kSection;
         });
     if (!is_section) {
-      edits.push_back({.path = path, .value = value, .origin = "its row"});
+      // Messages name what most likely has given it.
+      std::string origin = path;
+      for (const ConfigFlag& flag : ConfigFlags()) {
+        if (flag.path == path) origin = flag.flag;
+      }
+      edits.push_back({.path = path, .value = value, .origin = origin});
       continue;
     }
     // A section without a field of its own; with one it is there anyway.
@@ -225,7 +231,7 @@ absl::StatusOr<PointResult> EvaluateAgain(
         !absl::StartsWith(next->first, absl::StrCat(path, "."))) {
       edits.push_back({.path = absl::StrCat(path, ".device"),
                        .value = "auto",
-                       .origin = "its row"});
+                       .origin = path});
     }
   }
   const auto read = [&edits](const std::vector<ConfigEdit>& more) {

@@ -1,4 +1,4 @@
-// Constants of docs/constants.md, computed again from the committed tables of
+// Constants of docs/dev/constants.md, computed again from the committed tables of
 // kernels that gave them, and compared digit by digit with what is written.
 // Steps are out of reach: Kernels() refuses their files.
 #include <catch2/catch.hpp>
@@ -815,7 +815,7 @@ std::vector<Entry> EntriesOf(const std::string& page) {
 }
 
 std::vector<Entry> Entries() {
-  const auto page = ReadFile(testing::SourcePath("docs/constants.md"));
+  const auto page = ReadFile(testing::SourcePath("docs/dev/constants.md"));
   REQUIRE(page.ok());
   std::vector<Entry> entries = EntriesOf(*page);
   // The page's own counts, of another program.

@@ -11,6 +11,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "sim/analysis/reproduce/paper.h"
 #include "sim/analysis/reproduce/steps.h"
 #include "sim/analysis/reproduce/table.h"
@@ -128,6 +129,28 @@ TEST_CASE("steps: notes and recipes say what runs beside products",
     CHECK(absl::StrContains(recipe.Text("source"), "FP8"));
   }
   CHECK(recipes == 6);
+}
+
+TEST_CASE("steps: docs/memory.md has torchtitan's errors", "[papers]") {
+  const auto rows = ReproduceSteps("torchtitan", "fast");
+  REQUIRE(rows.ok());
+  int runs = 0;
+  double sum = 0;
+  double worst = 0;
+  for (const Comparison& row : *rows) {
+    if (row.step->reserved_bytes <= 0) continue;
+    const double error = row.step->needed_bytes / row.step->reserved_bytes - 1;
+    ++runs;
+    sum += std::abs(error);
+    if (std::abs(error) > std::abs(worst)) worst = error;
+  }
+  const std::string text = absl::StrFormat("mean error %.1f %%, worst %+.1f %%",
+                                           100 * sum / runs, 100 * worst);
+  INFO(runs << " runs: " << text);
+  const std::string page = testing::ReadPage("docs/memory.md");
+  CHECK(
+      absl::StrContains(page, absl::StrCat("| ", runs, " runs of torchtitan")));
+  CHECK(absl::StrContains(page, text));
 }
 
 // A note stands beside the field that it explains.

@@ -110,13 +110,12 @@ class Defaults {
     Types(4, 4, 0, 8);
     const bool sequence_parallel =
         SequenceParallelOf(strategy, sizes_.tp, facts_.has_experts);
-    if (sequence_parallel) {
+    if (KeepsGatheredOf(strategy, sequence_parallel)) {
       Switch("strategy.keep_gathered", strategy.keep_gathered, true);
     }
     if (pipeline) {
-      // torchtitan/trainer.py: step(return_outputs=False).
       Set("strategy.stage_buffers", strategy.stage_buffers,
-          StageBuffers::kReceived, "received");
+          StageBuffersOf(strategy, sizes_.pp), "received");
     }
     Switch("strategy.fused_cross_entropy", strategy.fused_cross_entropy, false);
     Switch("strategy.plain_cross_entropy", strategy.plain_cross_entropy, true);
@@ -126,8 +125,8 @@ class Defaults {
       Set("costs.analytic.kernels", config_.costs.analytic_kernels,
           FrameworkKernels::kEager, "eager");
       if (sizes_.cp > 1) {
-        Set("strategy.context", strategy.context, ContextExchange::kTorchGather,
-            "torch-gather");
+        Set("strategy.context", strategy.context,
+            ContextOf(strategy, sizes_.cp), "torch-gather");
       }
     }
     Batched();
@@ -255,6 +254,26 @@ bool SequenceParallelOf(const StrategyChoice& strategy, int tp,
                         bool has_experts) {
   const bool off = strategy.framework == Framework::kMegatron && !has_experts;
   return tp > 1 && strategy.sequence_parallel.value_or(!off);
+}
+
+bool KeepsGatheredOf(const StrategyChoice& strategy, bool sequence_parallel) {
+  return strategy.keep_gathered.value_or(
+      sequence_parallel && strategy.framework == Framework::kTorchtitan);
+}
+
+// torchtitan/trainer.py: step(return_outputs=False).
+StageBuffers StageBuffersOf(const StrategyChoice& strategy, int pp) {
+  if (pp == 1) return StageBuffers::kNone;
+  return strategy.stage_buffers.value_or(
+      strategy.framework == Framework::kTorchtitan ? StageBuffers::kReceived
+                                                   : StageBuffers::kNone);
+}
+
+ContextExchange ContextOf(const StrategyChoice& strategy, int cp) {
+  return strategy.context.value_or(cp > 1 && strategy.framework ==
+                                                 Framework::kTorchtitan
+                                       ? ContextExchange::kTorchGather
+                                       : ContextExchange::kRing);
 }
 
 int ExpertTensorOf(const StrategyChoice& strategy, int ep) {

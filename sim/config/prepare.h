@@ -257,6 +257,11 @@ DataParallel DataParallelOf(const StrategyChoice& strategy);
 bool SequenceParallelOf(const StrategyChoice& strategy, int tp,
                         bool has_experts);
 
+// What a framework's defaults make of fields that depend on sizes.
+bool KeepsGatheredOf(const StrategyChoice& strategy, bool sequence_parallel);
+StageBuffers StageBuffersOf(const StrategyChoice& strategy, int pp);
+ContextExchange ContextOf(const StrategyChoice& strategy, int cp);
+
 // Tensor parallelism of experts; 0: that of the rest. torchtitan has experts on
 // ranks of their own, or split by tp (b5bcd76c, torchtitan/distributed/
 // parallel_dims.py).

@@ -193,11 +193,9 @@ absl::StatusOr<TrainingSpec> PrepareTraining(
                     "absent with strategy.recompute_layers");
   }
   training.plain_cross_entropy = strategy.plain_cross_entropy.value_or(false);
-  training.keeps_gathered = strategy.keep_gathered.value_or(false);
-  if (sizes.pp > 1) {
-    training.stage_buffers =
-        strategy.stage_buffers.value_or(StageBuffers::kNone);
-  }
+  training.keeps_gathered =
+      KeepsGatheredOf(strategy, training.sequence_parallel);
+  training.stage_buffers = StageBuffersOf(strategy, sizes.pp);
   training.stops_early = strategy.recompute_stops_early.value_or(false);
   training.whole_gradients =
       strategy.whole_gradients.value_or(training.whole_gradients);

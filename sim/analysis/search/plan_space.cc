@@ -251,6 +251,9 @@ TrainingSpec PlanSpace::TrainingOf(const PlanGroup& group) const {
   if (training.sharded.shard_group > 0 && !given.shard_group) {
     training.sharded.shard_group = group.dp;
   }
+  training.keeps_gathered = KeepsGatheredOf(given, training.sequence_parallel);
+  training.stage_buffers = StageBuffersOf(given, group.pp);
+  training.execution.context = ContextOf(given, group.cp);
   training.microbatch_size = group.microbatch_size;
   training.execution.etp = ExpertTensorOf(given, group.ep);
   if (given.expert_load) {

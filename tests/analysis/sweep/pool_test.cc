@@ -203,7 +203,7 @@ TEST_CASE("sweep pool: the verb ends with 1 until --again", "[sweep]") {
     const auto database = Database::Open(path, Database::Mode::kWrite).value();
     REQUIRE(database
                 ->Execute("UPDATE point SET status = 'timeout', exit = 1 "
-                          "WHERE axes LIKE '%:3}'")
+                          "WHERE axes = '[2]'")
                 .ok());
   }
   const auto before = sweep(false);

@@ -290,15 +290,25 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
   OrderSearch search(task, LeastTicks(task), static_cast<uint64_t>(seed));
   PW_RETURN_IF_ERROR(Search(params, task, effort, &search, &found));
   Schedule schedule = task.ToSchedule(kName, search.best());
-  if (recomputes && !found.is_cut) {
+  if (recomputes) {
     // From the best without R on, so that it is never worse.
     const OrderTask again = TaskOf(params, backward == "split", whole, true);
     OrderSearch with_r(again, LeastTicks(again), static_cast<uint64_t>(seed));
-    with_r.Offer(search.best());
-    effort.budget *= 2;
     found.start = "the best without R";
-    PW_RETURN_IF_ERROR(Search(params, again, effort, &with_r, &found));
-    schedule = again.ToSchedule(kName, with_r.best());
+    found.start_time = found.time;
+    found.from = std::make_shared<const Schedule>(
+        task.ToSchedule(found.start, search.best()));
+    found.least_time = static_cast<double>(with_r.least());
+    if (!found.is_cut) {
+      with_r.Offer(search.best());
+      effort.budget *= 2;
+      FoundOrder more = {.is_whole = whole};
+      PW_RETURN_IF_ERROR(Search(params, again, effort, &with_r, &more));
+      found.time = more.time;
+      found.steps += more.steps;
+      found.is_cut = more.is_cut;
+      schedule = again.ToSchedule(kName, with_r.best());
+    }
   }
   const double tick = TickOf(params);
   found.time *= tick;

@@ -131,7 +131,10 @@ std::vector<std::string> IdleInSchedule(const RunConfig& config,
     return Warnings(config, others, kWhy);
   }
   const auto is_idle = [&](const std::string& path) {
-    return IsNeverPlannedFor(path) && !(is_searched && path == "system.memory");
+    // A search knows what memory is left and what running again takes.
+    return IsNeverPlannedFor(path) &&
+           !(is_searched &&
+             IsOneOf(path, {"system.memory", "costs.uniform.recompute"}));
   };
   return Warnings(config, GivenAsFlags(config, is_idle), kWhy);
 }

@@ -461,8 +461,14 @@ absl::Status PlanVerb::EmitPoint(RunConfig best, RunContext* context) {
     context->TakeSchedule(csv, *order);
     files.Put("--emit-schedule", *std::move(order));
   }
+  // With the order in a file of its own, nothing makes it again.
+  RunConfig written = best;
+  if (!csv.empty()) {
+    std::erase_if(written.schedule.params,
+                  [](const auto& param) { return param.first != "pair"; });
+  }
   PW_ASSIGN_OR_RETURN(EmittedArgs emitted,
-                      EmitArgs(best, run, target->form, csv));
+                      EmitArgs(written, run, target->form, csv));
   notes.insert(notes.end(), emitted.notes.begin(), emitted.notes.end());
   const std::string beside =
       BesideNote(emitted, *target, files.path("--emit-file"));

@@ -385,8 +385,6 @@ PlanCosts PlanCostsOf(const RunConfig& config, const RunSizes& sizes,
       config.costs.analytic || config.costs.profile || GivesPassTimes(config);
   plan.backward_recomputes =
       config.strategy.recompute.value_or(Recompute::kNone) != Recompute::kNone;
-  if (!plan.given) return plan;
-  plan.hop = hop_s;
   for (const StageCosts& stage : costs.stages) {
     // As TakeRecomputePasses.
     const bool estimated = config.costs.analytic || config.costs.profile;
@@ -394,6 +392,8 @@ PlanCosts PlanCostsOf(const RunConfig& config, const RunSizes& sizes,
                                  ? stage.forward_s
                                  : stage.recompute_s);
   }
+  if (!plan.given) return plan;
+  plan.hop = hop_s;
   if (config.costs.forward_s && config.costs.backward_input_s &&
       config.costs.backward_weight_s) {
     plan.forward = *config.costs.forward_s;

@@ -48,8 +48,9 @@ void TakeLimit(const RunConfig& config, const PreparedNetwork& network,
 
 // One microbatch forwards and backwards, with stages where the schedule has
 // them.
+// `of`: so many in all, for which a stage may have buffers.
 std::shared_ptr<const Schedule> OneMicrobatch(const Placement& placement,
-                                              bool again) {
+                                              int of, bool again) {
   ScheduleBuilder builder("one microbatch", placement, 1);
   for (int rank = 0; rank < placement.pp(); ++rank) {
     for (int chunk = 0; chunk < placement.vpp(); ++chunk) {
@@ -61,7 +62,9 @@ std::shared_ptr<const Schedule> OneMicrobatch(const Placement& placement,
       builder.Add(rank, PassKind::kBackwardWeight, 0, chunk);
     }
   }
-  return std::make_shared<const Schedule>(std::move(builder).Finish());
+  Schedule schedule = std::move(builder).Finish();
+  schedule.microbatches = of;
+  return std::make_shared<const Schedule>(std::move(schedule));
 }
 
 }  // namespace
@@ -69,11 +72,14 @@ std::shared_ptr<const Schedule> OneMicrobatch(const Placement& placement,
 void AddRoom(const RunConfig& config, const PreparedModel& model,
              const PreparedNetwork& network, const PreparedCosts& costs,
              const Placement& placement, PlanCosts* plan) {
-  const MemoryReport report = PrepareMemory(
-      config, model, network, costs, OneMicrobatch(placement, /*again=*/false));
+  const int of = config.strategy.microbatches.value_or(1);
+  const MemoryReport report =
+      PrepareMemory(config, model, network, costs,
+                    OneMicrobatch(placement, of, /*again=*/false));
   if (!report.limit_bytes) return;
-  const MemoryReport again = PrepareMemory(
-      config, model, network, costs, OneMicrobatch(placement, /*again=*/true));
+  const MemoryReport again =
+      PrepareMemory(config, model, network, costs,
+                    OneMicrobatch(placement, of, /*again=*/true));
   for (size_t stage = 0; stage < report.memory->stages.size(); ++stage) {
     const StageMemory& own = *report.memory->stages[stage];
     plan->kept.push_back(static_cast<double>(own.kept));
@@ -82,8 +88,14 @@ void AddRoom(const RunConfig& config, const PreparedModel& model,
         static_cast<double>(own.kept - again.memory->again[stage]->kept));
   }
   for (int rank = 0; rank < placement.pp(); ++rank) {
-    double room = *report.limit_bytes -
-                  static_cast<double>(report.memory->ranks[rank].needed());
+    // Fragmentation goes with the peak, which grows.
+    const RankMemory& own = report.memory->ranks[rank];
+    const auto peak = static_cast<double>(own.peak());
+    const double with_fragments =
+        1 + static_cast<double>(own.fragmentation) / peak;
+    double room = (*report.limit_bytes - static_cast<double>(own.context)) /
+                      with_fragments -
+                  peak;
     for (int chunk = 0; chunk < placement.vpp(); ++chunk) {
       const int stage = placement.StageOf(rank, chunk);
       room += std::max(plan->kept[stage], plan->left[stage]);

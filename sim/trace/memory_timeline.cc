@@ -67,8 +67,10 @@ MemoryEffect MemoryEffects::Of(const TraceOp& op) const {
       frees_[program_.ClassOf(op.replica)][op.rank]) {
     return effect;
   }
+  // The memory is of one class of replicas, which may have no R.
+  const bool has_again = recomputed && !memory_.again.empty();
   const StageMemory& stage =
-      *(recomputed ? memory_.again : memory_.stages)[op.stage];
+      *(has_again ? memory_.again : memory_.stages)[op.stage];
   PassKind kind = op.pass.kind();
   if (op.kind == OpKind::kOffload) kind = PassKind::kOffload;
   if (op.kind == OpKind::kLoad) kind = PassKind::kLoad;

@@ -1,6 +1,7 @@
 // The orders of the best layouts, searched for by schedule `optimal`.
 #include <algorithm>
 #include <memory>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -120,8 +121,10 @@ void RefinePlan(const PlanOptions& options, PlanOutcome* outcome,
   };
   context->StopSearchesIf([&] { return cut() != PlanCut::kNone; });
   std::vector<std::string> placements;  // [refined]
+  int taken = 0;
+  std::set<std::string> lacking;  // each reason once
   for (const PlanResult& result : outcome->ranked) {
-    if (std::ssize(outcome->refined) == options.refined) break;
+    if (taken == options.refined) break;
     const PlanGroup& group = result.point.group;
     const std::string& own = space.schedules()[group.schedule];
     PlanRefined refined = {.from = result};
@@ -145,6 +148,9 @@ void RefinePlan(const PlanOptions& options, PlanOutcome* outcome,
                   IsSameLayout(outcome->refined[row].from.point, result.point);
     }
     if (is_known) continue;
+    // What cannot be searched does not count.
+    if (placement.empty() && !lacking.insert(refined.why_not).second) continue;
+    taken += placement.empty() ? 0 : 1;
     if (cut() != PlanCut::kNone) break;
     RunConfig config = space.ConfigOf(result.point);
     config.schedule.name = kSearched;

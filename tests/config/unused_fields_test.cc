@@ -190,9 +190,7 @@ struct SilentField {
 
 // Fields that have no effect in some runs, without a warning.
 constexpr SilentField kSilent[] = {
-    {"costs.analytic.clock", "no operation may draw more than the board gives"},
     {"costs.analytic.contention", "no collective may run beside passes"},
-    {"costs.analytic.speed_range", "as costs.analytic.clock, or one device"},
     {"costs.held_until_weight", "the peak may be elsewhere"},
     {"costs.scale_shapes", "the profile may have the model's shapes"},
     {"model.tied_embeddings",

@@ -120,12 +120,14 @@ TEST_CASE("energy: the interval lies around the estimate", "[run]") {
   CHECK(energy.high > energy.joules);
 }
 
-// What hides an exchange saves its time, not its bytes.
+// What hides an exchange saves its time, not its bytes; cutting products into
+// pieces copies a little besides.
 TEST_CASE("energy: hidden exchanges draw what they move", "[run]") {
-  const Layer alone = LayerOf(false, 2);
-  const Layer hidden = LayerOf(false, 2, true);
+  const Layer alone = LayerOf(false, 8);
+  const Layer hidden = LayerOf(false, 8, true);
   CHECK(hidden.exchanging < 0.7 * alone.exchanging);
-  CHECK(hidden.joules == Approx(alone.joules).epsilon(0.002));
+  CHECK(hidden.joules >= alone.joules);
+  CHECK(hidden.joules < 1.03 * alone.joules);
 }
 
 TEST_CASE("energy: none without a device's power or its times", "[run]") {

@@ -40,9 +40,9 @@ const std::vector<UnitName>& UnitsOf(Unit unit) {
       {"GiB", kGibi}, {"TiB", kTebi}, {"PiB", kPebi},
   };
   static const std::vector<UnitName> bandwidth = {
-      {"KBps", 1e3},    {"MBps", 1e6},    {"GBps", 1e9},
-      {"TBps", 1e12},   {"MiBps", kMebi}, {"GiBps", kGibi},
-      {"Mbps", 1.25e5}, {"Gbps", 1.25e8}, {"Tbps", 1.25e11},
+      {"KBps", 1e3},     {"MBps", 1e6},    {"GBps", 1e9},    {"TBps", 1e12},
+      {"MiBps", kMebi},  {"GiBps", kGibi}, {"Mbps", 1.25e5}, {"Gbps", 1.25e8},
+      {"Tbps", 1.25e11}, {"B/s", 1},
   };
   static const std::vector<UnitName> none;
   switch (unit) {

@@ -7,6 +7,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "sim/analysis/sweep/rebuilt.h"
 #include "sim/analysis/sweep/sweep_file.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/input.h"
@@ -182,9 +183,11 @@ absl::Status SweepVerb::Run() {
                                .threads = NeedsNoSimgrid(points),
                                .timeout_s = timeout_s,
                                .retries = retries};
+  // Exports never need what cannot be computed again.
+  const bool keeps = keeps_reports() || !CanBeRebuilt(points, &context);
   const EvaluateFunction evaluate = [&](const SweepChoices& choices) {
     return EvaluatePoint(points, choices, &context, /*progress=*/nullptr,
-                         keeps_reports());
+                         keeps);
   };
   // A shard needs nobody else.
   if (!ProcessGroup::Started() || !shard_text.empty()) {
@@ -224,9 +227,11 @@ absl::Status SweepVerb::RunWith(const SweepPoints& points,
   }
   // First what the points say: of none that ran there is nothing to draw.
   const absl::Status verdict = PrintResults(*counts);
+  if (!counts->stopped) stops = StopSignals::Taken;
   const absl::Status exported = Export();
-  if (verdict.ok()) PW_RETURN_IF_ERROR(exported);
-  if (counts->stopped) {
+  const bool is_cut = absl::IsCancelled(exported);
+  if (verdict.ok() && !is_cut) PW_RETURN_IF_ERROR(exported);
+  if (counts->stopped || is_cut) {
     return absl::CancelledError(
         absl::StrCat("stopped by a signal; what is done is in ", database,
                      "; to go on: ", CommandLine()));
@@ -268,8 +273,15 @@ void AddSweep(CLI::App* app, Action* action) {
           "--shard", sweep->shard_text,
           "run the K-th of N parts, on its own and without MPI, into a "
           "file that sweep merge reads; slurm: the task of an array; "
-          "mpi: the process of mpirun or srun")
-      ->type_name("K/N|slurm|mpi")
+          "slurm/N: its number of N; mpi: the process of mpirun or srun")
+      ->type_name("K/N|slurm[/N]|mpi")
+      ->check(CLI::Validator(
+          [](const std::string& text) {
+            // It would be none.
+            if (text.empty()) throw RefusedOption(ShardOfText(text).status());
+            return std::string();
+          },
+          ""))
       ->group(kGrid);
   verb->add_flag("--dry-run", sweep->dry_run, "count the points, run none")
       ->group(kGrid);
@@ -322,8 +334,21 @@ void AddSweep(CLI::App* app, Action* action) {
       ->group(kOut);
   verb->require_subcommand(0, 1);
   verb->callback([action, sweep, verb] {
-    if (!verb->get_subcommands().empty()) return;
-    *action = [sweep] { return sweep->Run(); };
+    if (verb->get_subcommands().empty()) {
+      *action = [sweep] { return sweep->Run(); };
+      return;
+    }
+    for (const CLI::Option* option : verb->get_options()) {
+      if (option->count() == 0) continue;
+      const std::string name = option->get_name();
+      *action = [name] {
+        return FieldError(name,
+                          "is of sweep, and merge does not take it; allowed: "
+                          "pipewright sweep merge SHARDS... with -o and --json "
+                          "behind merge");
+      };
+      return;
+    }
   });
   AddSweepMerge(verb, action);
 }

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <optional>
 #include <set>
@@ -14,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
@@ -53,7 +55,7 @@ absl::StatusOr<SweepShard> ShardOfText(const std::string& text) {
   constexpr int64_t kMost = 1'000'000;
   constexpr char kAllowed[] =
       "K/N, the K-th of N shards, with K from 1 to N and N to 1000000; slurm, "
-      "mpi: as these number their tasks";
+      "mpi: as these number their tasks; slurm/N: the task's number, of N";
   const auto number = [](const char* name) {
     const char* const value = std::getenv(name);
     int64_t parsed = 0;
@@ -75,6 +77,11 @@ absl::StatusOr<SweepShard> ShardOfText(const std::string& text) {
       return lacks("SLURM_ARRAY_TASK_ID and SLURM_ARRAY_TASK_COUNT are not set",
                    "in a job of sbatch --array; else K/N");
     }
+    // A task that is submitted again would run all shards.
+    if (*count == 1) {
+      return lacks("an array of one task does not say of how many shards",
+                   "slurm/N with the N of the whole sweep, or K/N");
+    }
     const int64_t least = number("SLURM_ARRAY_TASK_MIN").value_or(0);
     const int64_t most =
         number("SLURM_ARRAY_TASK_MAX").value_or(least + *count - 1);
@@ -85,7 +92,25 @@ absl::StatusOr<SweepShard> ShardOfText(const std::string& text) {
                    "an array without gaps, as --array=1-64");
     }
     shard = {*task - least + 1, *count};
+  } else if (absl::string_view tasks = text;
+             absl::ConsumePrefix(&tasks, "slurm/")) {
+    const auto task = number("SLURM_ARRAY_TASK_ID");
+    if (!absl::SimpleAtoi(tasks, &shard.count) || shard.count < 1 ||
+        shard.count > kMost) {
+      return BadValue("--shard", text, kAllowed);
+    }
+    if (!task) {
+      return lacks("SLURM_ARRAY_TASK_ID is not set",
+                   "in a job of sbatch --array; else K/N");
+    }
+    shard.number = *task;
+    if (*task < 1 || *task > shard.count) {
+      return lacks(absl::StrCat("task ", *task, " is no shard"),
+                   absl::StrCat("tasks from 1 to ", shard.count,
+                                ", as --array=1-", shard.count));
+    }
   } else if (text == "mpi") {
+    bool is_known = false;
     for (const auto& [rank, size] :
          {std::pair("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
           std::pair("PMI_RANK", "PMI_SIZE"),
@@ -94,10 +119,11 @@ absl::StatusOr<SweepShard> ShardOfText(const std::string& text) {
       const auto count = number(size);
       if (!process || !count) continue;
       shard = {*process + 1, *count};
+      is_known = true;
       break;
     }
-    if (shard.count == 1 && !number("OMPI_COMM_WORLD_RANK") &&
-        !number("PMI_RANK") && !number("SLURM_PROCID")) {
+    // A rank alone would run all shards.
+    if (!is_known) {
       return lacks("nothing says which process this is",
                    "below mpirun or srun; else K/N");
     }
@@ -128,6 +154,9 @@ absl::Status SweepVerb::TakeShard() {
     return BadValue("-o", database,
                     "a name with {shard}, as every task of --shard slurm and "
                     "mpi writes a file of its own");
+  }
+  if (!is_counted) {
+    std::fprintf(stderr, "pipewright: shard %s\n", ToString(shard).c_str());
   }
   database = absl::StrReplaceAll(
       database, {{kPlace, absl::StrCat(shard.number, "-of-", shard.count)}});

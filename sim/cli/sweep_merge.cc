@@ -1,4 +1,5 @@
 // `sweep merge`: one file of the files of a sweep's shards.
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -6,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "sim/analysis/sweep/merge.h"
+#include "sim/analysis/sweep/result.h"
 #include "sim/base/json.h"
 #include "sim/base/status.h"
 #include "sim/cli/sweep_verb.h"
@@ -47,9 +49,24 @@ struct SweepMerge {
                         }),
           "\n")));
     }
-    if (counts.missing == 0) return absl::OkStatus();
+    int64_t lost = 0;
+    for (const PointStatus status :
+         {PointStatus::kCrashed, PointStatus::kTimeout}) {
+      const auto rows = counts.statuses.find(NameOf(status));
+      if (rows != counts.statuses.end()) lost += rows->second;
+    }
+    if (counts.missing == 0 && lost == 0) return absl::OkStatus();
+    const std::string again =
+        lost == 0 ? ""
+                  : absl::StrCat(lost, lost == 1 ? " point" : " points",
+                                 " crashed or took too long; the rows say why, "
+                                 "the sweep's own command without --shard and "
+                                 "with -o ",
+                                 database, " --again runs them again");
+    if (counts.missing == 0) return absl::InternalError(again);
     return absl::InternalError(absl::StrCat(
-        counts.missing, counts.missing == 1 ? " point is" : " points are",
+        again, lost == 0 ? "" : "; ", counts.missing,
+        counts.missing == 1 ? " point is" : " points are",
         " missing: ", absl::StrJoin(counts.missing_points, "; "),
         "; the command of that shard runs them, or the sweep's own without "
         "--shard and with -o ",

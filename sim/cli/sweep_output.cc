@@ -165,7 +165,8 @@ absl::Status SweepVerb::ExportRows() const {
   if (csv.empty() && jsonl.empty()) return absl::OkStatus();
   PW_ASSIGN_OR_RETURN(const std::unique_ptr<SweepReader> reader,
                       SweepReader::Open(database));
-  SweepExport out = {.columns = columns, .all_versions = all_versions};
+  SweepExport out = {
+      .columns = columns, .all_versions = all_versions, .stops = stops};
   if (!csv.empty()) {
     out.path = csv;
     PW_RETURN_IF_ERROR(ExportCsv(*reader, out));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <optional>
@@ -95,7 +96,8 @@ struct OwnRows {
   absl::Status Verdict() const;
 };
 
-// "3/64", or what starts processes: "slurm" (an array), "mpi" (mpirun, srun).
+// "3/64", or what starts processes: "slurm" (an array), "slurm/64" (its task is
+// the shard), "mpi" (mpirun, srun).
 // Error: kInvalidArgument for --shard.
 absl::StatusOr<SweepShard> ShardOfText(const std::string& text);
 
@@ -121,6 +123,7 @@ struct SweepVerb {
   std::string jsonl;
   std::vector<std::string> columns;
   bool all_versions = false;
+  std::function<bool()> stops;             // asked by exports; may be null
   std::vector<PointHash> walked;           // points of this call
   std::map<std::string, SaidBy> warnings;  // of those that it has run
 

@@ -57,6 +57,8 @@ TEST_CASE("quantity: every unit has its factor", "[base]") {
   CheckParses("1MiBps", Unit::kBandwidth, 1048576);
   CheckParses("1GiBps", Unit::kBandwidth, 1073741824);
   CheckParses("8Mbps", Unit::kBandwidth, 1e6);
+  // As reports of a configuration write it.
+  CheckParses("50000000000 B/s", Unit::kBandwidth, 50e9);
   CheckParses("400Gbps", Unit::kBandwidth, 50e9);
   CheckParses("1Tbps", Unit::kBandwidth, 125e9);
   CheckParses("0.37", Unit::kNone, 0.37);

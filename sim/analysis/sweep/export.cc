@@ -122,6 +122,11 @@ std::vector<CsvColumn> NamedColumns(const std::vector<std::string>& asked,
   return columns;
 }
 
+absl::Status Stopped(const SweepExport& out) {
+  return absl::CancelledError(
+      absl::StrCat(out.path, ": stopped by a signal, and not written"));
+}
+
 Json JsonOfCell(const SweepCell& cell) {
   if (cell.kind == SweepCell::Kind::kNumber) return cell.number;
   if (cell.kind == SweepCell::Kind::kText) return cell.text;
@@ -143,6 +148,7 @@ absl::Status ExportCsv(const SweepReader& reader, const SweepExport& out) {
   PW_RETURN_IF_ERROR(file.Add(CsvLine(header)));
   PW_RETURN_IF_ERROR(
       reader.Visit(columns, out.all_versions, [&](const SweepRow& row) {
+        if (out.stops && out.stops()) return Stopped(out);
         std::vector<std::string> fields;
         for (const CsvColumn& column : named) {
           const bool has = column.unit.empty() || column.unit == row.time_unit;
@@ -159,6 +165,7 @@ absl::Status ExportJsonLines(const SweepReader& reader,
   PW_RETURN_IF_ERROR(file.Add(""));
   PW_RETURN_IF_ERROR(
       reader.Visit(out.columns, out.all_versions, [&](const SweepRow& row) {
+        if (out.stops && out.stops()) return Stopped(out);
         Json line = {
             {"hash", row.hash},
             {"current", row.current},

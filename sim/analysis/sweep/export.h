@@ -2,6 +2,7 @@
 // by row.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,9 @@ struct SweepExport {
   // Empty: hash, status, exit, reason, the axes and the headline columns.
   std::vector<std::string> columns;
   bool all_versions = false;
+  // Asked at every row; true ends the export, kCancelled, and leaves no file.
+  // May be null.
+  std::function<bool()> stops = nullptr;
 };
 
 // A header and a line a row (RFC 4180). A number is what reads back exactly; a

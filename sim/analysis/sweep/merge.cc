@@ -11,11 +11,13 @@
 #include <queue>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "sim/analysis/sweep/database.h"
 #include "sim/analysis/sweep/points.h"
+#include "sim/analysis/sweep/result.h"
 #include "sim/analysis/sweep/store.h"
 #include "sim/analysis/sweep/writer_lock.h"
 #include "sim/base/error_parts.h"
@@ -36,6 +38,10 @@ constexpr int64_t kOnlySweep = 1;
 constexpr int64_t kFirstId = 1;
 
 constexpr size_t kMostNamed = 8;
+
+// What a file may say of itself.
+constexpr int64_t kMostShards = 1'000'000;
+constexpr int64_t kMostPoints = 10'000'000'000;
 
 absl::Status Refused(const std::string& path, absl::string_view is,
                      const std::string& allowed) {
@@ -103,6 +109,15 @@ absl::StatusOr<std::unique_ptr<ShardFile>> OpenShard(const std::string& path) {
   file->first = call->Integer(5);
   file->points = call->Integer(6);
   file->shard = {call->Integer(7), call->Integer(8)};
+  if (file->first < 1 || file->points < 0 || file->points > kMostPoints ||
+      file->shard.number < 1 || file->shard.number > file->shard.count ||
+      file->shard.count > kMostShards) {
+    return Refused(
+        path,
+        absl::StrCat("says that it is shard ", ToString(file->shard), " of ",
+                     file->points, " points from row ", file->first, " on"),
+        "a file that pipewright sweep --shard has written");
+  }
   if (file->model_version != kModelVersion) {
     return Refused(
         path, absl::StrCat("was made with model version ", file->model_version),
@@ -158,6 +173,11 @@ class Merge {
         out_.Prepare(absl::StrCat(
             "INSERT INTO point(", kPointColumns,
             ", id) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)")));
+    PW_ASSIGN_OR_RETURN(remove_,
+                        out_.Prepare("DELETE FROM point WHERE id = ?"));
+    PW_ASSIGN_OR_RETURN(
+        insert_known_,
+        out_.Prepare("INSERT OR IGNORE INTO known(id) VALUES(?)"));
     PW_RETURN_IF_ERROR(AddRows());
     for (const auto& file : files_) PW_RETURN_IF_ERROR(TakeKnown(*file));
     PW_RETURN_IF_ERROR(out_.Execute("COMMIT; PRAGMA journal_mode = WAL"));
@@ -234,9 +254,23 @@ class Merge {
     PointHash hash = {};
     const absl::string_view bytes = file->rows->Text(kHashColumn);
     std::memcpy(hash.data(), bytes.data(), std::min(bytes.size(), hash.size()));
+    const std::string status(file->rows->Text(kStatusColumn));
+    const bool is_lost = status == NameOf(PointStatus::kCrashed) ||
+                         status == NameOf(PointStatus::kTimeout);
     if (!seen_.insert(hash).second) {
       ++counts_.repeated;
-      return absl::OkStatus();
+      const auto lost = lost_.find(hash);
+      if (is_lost || lost == lost_.end()) return AddKnown(place);
+      // One shard has what another has lost.
+      PW_RETURN_IF_ERROR(AddKnown(lost->second.place));
+      remove_->BindInteger(0, kFirstId + lost->second.place);
+      PW_RETURN_IF_ERROR(remove_->Run());
+      --counts_.rows;
+      auto& left = counts_.statuses[lost->second.status];
+      if (--left == 0) counts_.statuses.erase(lost->second.status);
+      lost_.erase(lost);
+    } else if (is_lost) {
+      lost_[hash] = {place, status};
     }
     for (int column = 0; column < kColumns; ++column) {
       insert_->BindColumn(column, *file->rows, column);
@@ -250,8 +284,13 @@ class Merge {
     insert_->BindInteger(kColumns, kFirstId + place);
     PW_RETURN_IF_ERROR(insert_->Run());
     ++counts_.rows;
-    ++counts_.statuses[std::string(file->rows->Text(kStatusColumn))];
+    ++counts_.statuses[status];
     return absl::OkStatus();
+  }
+
+  absl::Status AddKnown(int64_t place) {
+    insert_known_->BindInteger(0, kFirstId + place);
+    return insert_known_->Run();
   }
 
   absl::StatusOr<int64_t> ShapeOf(int64_t id, ShardFile* file) {
@@ -286,7 +325,9 @@ class Merge {
     while (true) {
       PW_ASSIGN_OR_RETURN(const bool found, known->Step());
       if (!found) return absl::OkStatus();
-      PW_RETURN_IF_ERROR(Mark(file, known->Integer(0) - file.first));
+      const int64_t place = known->Integer(0) - file.first;
+      PW_RETURN_IF_ERROR(Mark(file, place));
+      PW_RETURN_IF_ERROR(AddKnown(place));
       ++counts_.repeated;
     }
   }
@@ -330,10 +371,42 @@ class Merge {
   std::vector<std::unique_ptr<ShardFile>> files_;
   Database& out_;
   std::unique_ptr<Statement> insert_;
+  std::unique_ptr<Statement> remove_;
+  std::unique_ptr<Statement> insert_known_;
+  struct LostRow {
+    int64_t place = 0;
+    std::string status;
+  };
   absl::flat_hash_set<PointHash> seen_;
+  absl::flat_hash_map<PointHash, LostRow> lost_;  // of them, without a better
   std::vector<bool> done_;  // by the point's place in the grid
   MergeCounts counts_;
 };
+
+// Files beside `out` are ours, and are removed.
+absl::Status CheckBeside(const ShardFile& file, const std::string& out) {
+  const auto is_file = [&file](const std::string& other) {
+    struct stat ours {};
+    struct stat there {};
+    return ::stat(file.path.c_str(), &ours) == 0 &&
+           ::stat(other.c_str(), &there) == 0 && ours.st_dev == there.st_dev &&
+           ours.st_ino == there.st_ino;
+  };
+  for (const char* made :
+       {"", "-merged", "-unfinished", "-merged-unfinished"}) {
+    for (const char* part : {"", "-lock", "-wal", "-shm", "-journal"}) {
+      const std::string name = absl::StrCat(out, made, part);
+      if (name == out || !is_file(name)) continue;
+      return Refused(file.path,
+                     absl::StrCat("is ", name,
+                                  ", which merge removes when it "
+                                  "makes ",
+                                  out),
+                     "another name of this file, or another -o");
+    }
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<MergeCounts> WriteMerged(
     std::vector<std::unique_ptr<ShardFile>> files, const std::string& path) {
@@ -353,6 +426,7 @@ absl::StatusOr<MergeCounts> MergeShards(const std::vector<std::string>& paths,
     for (const auto& earlier : files) {
       PW_RETURN_IF_ERROR(CheckTogether(*earlier, *file));
     }
+    PW_RETURN_IF_ERROR(CheckBeside(*file, out));
     files.push_back(std::move(file));
   }
   PW_ASSIGN_OR_RETURN(const std::unique_ptr<WriterLock> lock,

@@ -3,16 +3,21 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <iterator>
 #include <set>
 #include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "sim/analysis/sweep/leaves.h"
 #include "sim/analysis/sweep/points.h"
 #include "sim/analysis/sweep/store.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/json.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
@@ -118,6 +123,55 @@ std::vector<std::string> SweepReader::HeadlineColumns() {
   return columns;
 }
 
+namespace {
+
+absl::Status BadAxes(const std::string& path, absl::string_view of) {
+  constexpr char kAllowed[] = "a file that pipewright sweep has written";
+  return AboutFile(
+      path,
+      WithValue(absl::InvalidArgumentError(absl::StrCat(path, ": ", of,
+                                                        " has axes that are "
+                                                        "none; allowed: ",
+                                                        kAllowed)),
+                path, kAllowed));
+}
+
+bool IsTable(const Json& table) {
+  if (table.is_null()) return true;  // of a call that has stored none
+  if (!table.is_array()) return false;
+  for (const Json& axis : table) {
+    if (!axis.is_object() || !axis.contains("names") ||
+        !axis.contains("values") || !axis["names"].is_array() ||
+        !axis["values"].is_array()) {
+      return false;
+    }
+    for (const Json& name : axis["names"]) {
+      if (!name.is_string()) return false;
+    }
+    for (const Json& value : axis["values"]) {
+      if (!value.is_array() || value.size() != axis["names"].size()) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+// "[0,2,-1]", or an object of an older version.
+bool IsAxes(absl::string_view text) {
+  if (text.empty() || text[0] == '{') return true;
+  if (!absl::ConsumePrefix(&text, "[")) return false;
+  if (!absl::ConsumeSuffix(&text, "]")) return false;
+  for (const absl::string_view number :
+       absl::StrSplit(text, ',', absl::SkipEmpty())) {
+    int32_t choice = 0;
+    if (!absl::SimpleAtoi(number, &choice)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 absl::Status SweepReader::ReadShapes() {
   PW_ASSIGN_OR_RETURN(const auto select,
                       database_->Prepare("SELECT id, tree FROM shape"));
@@ -147,6 +201,7 @@ absl::Status SweepReader::ReadBases() {
     if (axes == nullptr) {
       axes = std::make_shared<const Json>(
           ParseJson(select->Text(3)).value_or(Json()));
+      if (!IsTable(*axes)) return BadAxes(database_->path(), "a sweep");
     }
     axes_of_sweep_[select->Integer(0)] = axes;
   }
@@ -285,6 +340,7 @@ absl::Status SweepReader::Visit(
     row.time_unit = std::string(select->Text(11));
     const auto base = base_of_sweep_.find(select->Integer(10));
     if (base != base_of_sweep_.end()) row.base = base->second;
+    if (!IsAxes(select->Text(7))) return BadAxes(database_->path(), "a row");
     row.axes = AxesOfText(select->Text(7), select->Integer(10));
     const auto shape = shapes_.find(select->Integer(8));
     const bool is_stored = shape != shapes_.end();
@@ -453,6 +509,9 @@ SweepReader::AxesOf(int64_t id) const {
   select->BindInteger(0, id);
   PW_ASSIGN_OR_RETURN(const bool found, select->Step());
   std::vector<std::pair<std::string, SweepCell>> none;
+  if (found && !IsAxes(select->Text(0))) {
+    return BadAxes(database_->path(), "a row");
+  }
   return found ? AxesOfText(select->Text(0), select->Integer(1)) : none;
 }
 

@@ -1,20 +1,14 @@
 #include "sim/analysis/sweep/result.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <exception>
-#include <map>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "sim/analysis/sweep/leaves.h"
+#include "sim/analysis/sweep/rebuilt.h"
 #include "sim/base/json.h"
-#include "sim/base/quantity.h"
 #include "sim/base/status.h"
-#include "sim/config/config_fields.h"
-#include "sim/config/flags.h"
 #include "sim/config/run_config.h"
 #include "sim/report/report.h"
 #include "sim/run/simulated_run.h"
@@ -188,57 +182,8 @@ absl::StatusOr<PointResult> EvaluateAgain(
     const std::string& base,
     const std::vector<std::pair<std::string, SweepCell>>& axes,
     const std::string& engine, const PointHash& hash, RunContext* context) {
-  std::map<std::string, std::string> fields;
-  for (const absl::string_view line :
-       absl::StrSplit(base, '\n', absl::SkipEmpty())) {
-    fields.insert(absl::StrSplit(line, absl::MaxSplits(": ", 1)));
-  }
-  fields["engine"] = engine;
-  for (const auto& [path, cell] : axes) {
-    std::string value = ToString(cell);
-    for (const ConfigField& field : ConfigFields()) {
-      const bool has_unit = cell.kind == SweepCell::Kind::kNumber &&
-                            path == field.path && field.unit != Unit::kNone;
-      if (has_unit) absl::StrAppend(&value, " ", SiUnit(field.unit));
-    }
-    fields[path] = std::move(value);
-  }
-  // A whole backward stands beside its parts, which were made of it.
-  for (const std::string whole :
-       {"costs.uniform.backward", "costs.per_stage.backward"}) {
-    if (!fields.contains(whole)) continue;
-    for (const char* part : {"_input", "_weight"}) fields.erase(whole + part);
-  }
-  std::vector<ConfigEdit> edits;
-  for (const auto& [path, value] : fields) {
-    const bool is_section = std::any_of(
-        ConfigFields().begin(), ConfigFields().end(),
-        [&path = path](const ConfigField& field) {
-          return path == field.path && field.kind == FieldKind::kSection;
-        });
-    if (!is_section) {
-      // Messages name what most likely has given it.
-      std::string origin = path;
-      for (const ConfigFlag& flag : ConfigFlags()) {
-        if (flag.path == path) origin = flag.flag;
-      }
-      edits.push_back({.path = path, .value = value, .origin = origin});
-      continue;
-    }
-    // A section without a field of its own; with one it is there anyway.
-    const auto next = fields.upper_bound(absl::StrCat(path, "."));
-    if (next == fields.end() ||
-        !absl::StartsWith(next->first, absl::StrCat(path, "."))) {
-      edits.push_back({.path = absl::StrCat(path, ".device"),
-                       .value = "auto",
-                       .origin = path});
-    }
-  }
-  const auto read = [&edits](const std::vector<ConfigEdit>& more) {
-    return ReadConfig("", "", {edits, more});
-  };
   PW_ASSIGN_OR_RETURN(const SweepPoints points,
-                      SweepPoints::Create(read, {}, engine, context));
+                      RebuiltPoint(base, axes, engine, context));
   if (points.HashAt({}) != hash) {
     return absl::InvalidArgumentError(
         "a report that is not stored cannot be computed again, as its "

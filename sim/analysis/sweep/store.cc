@@ -181,7 +181,6 @@ absl::Status SweepStore::FindPlaces(const SweepCall& call) {
 absl::Status SweepStore::Begin(const SweepCall& call) {
   first_ = 0;
   knows_axes_ = false;
-  is_shard_ = call.shard.count > 1;
   if (!call.grid.empty()) PW_RETURN_IF_ERROR(FindPlaces(call));
   PW_ASSIGN_OR_RETURN(
       const auto insert,
@@ -239,8 +238,7 @@ absl::Status SweepStore::Transaction() {
 }
 
 absl::Status SweepStore::AddKnown(int64_t place) {
-  // The file of a whole sweep is complete when its call ends.
-  if (!is_shard_ || first_ == 0) return absl::OkStatus();
+  if (first_ == 0) return absl::OkStatus();
   PW_RETURN_IF_ERROR(Transaction());
   insert_known_->BindInteger(0, first_ + place);
   return insert_known_->Run();

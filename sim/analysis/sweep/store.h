@@ -75,7 +75,7 @@ class SweepStore {
   void ForgetLost();
   // Adds the row, and replaces one of the same hash. Kept with the next Commit.
   absl::Status Add(const PointResult& result);
-  // A point that has a row already; a shard keeps that it is done.
+  // A point that has a row already; the file keeps that it is done.
   absl::Status AddKnown(int64_t place);
   // Has the call a grid, so that axes are numbers of its values?
   bool has_places() const { return first_ > 0; }
@@ -110,7 +110,6 @@ class SweepStore {
   std::map<std::string, int64_t> shapes_;                      // by digest
   int64_t sweep_ = 0;
   int64_t first_ = 0;  // id of the grid's first point; 0: ids as they come
-  bool is_shard_ = false;
   bool knows_axes_ = false;
   bool open_ = false;  // a transaction
 };

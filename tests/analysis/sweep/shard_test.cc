@@ -288,6 +288,17 @@ TEST_CASE("sweep: merge refuses what is not a shard of the sweep", "[sweep]") {
   refused(changed("place.sqlite", "UPDATE point SET id = 72 WHERE id = 2"),
           {"has a row at 71", "no point of shard 2/3"});
   refused(changed("empty.sqlite", "DELETE FROM sweep"), {"no sweep has run"});
+  const std::vector<std::pair<std::string, std::string>> absurd = {
+      {"none", "shards = 0"},
+      {"beyond", "shard = 4"},
+      {"many", "shard = 2000000, shards = 2000000"},
+      {"less", "points = -1"},
+      {"more", "points = 1000000000000000"},
+      {"before", "first = -9223372036854775807"}};
+  for (const auto& [name, what] : absurd) {
+    refused(changed(name, absl::StrCat("UPDATE sweep SET ", what)),
+            {"says that it is shard"});
+  }
   const std::string text = folder.Path("text.sqlite");
   REQUIRE(WriteFile(text, std::string(5000, 'x')).ok());
   refused(text, {"not a database"});
@@ -380,6 +391,156 @@ TEST_CASE("sweep: a report of a file that has changed is not computed again",
   CHECK(absl::StrContains(run.err, "cannot be computed again"));
 }
 
+// A base that flags cannot give, an axis of files, and a path that is that of
+// another folder: their rows keep their reports, with shards too.
+TEST_CASE("sweep: reports that cannot be computed again are stored",
+          "[sweep]") {
+  const TemporaryFolder folder;
+  const auto reports = [](const std::string& path) {
+    const auto database = Database::Open(path, Database::Mode::kRead).value();
+    return database->Integer("SELECT count(leaves) FROM point").value();
+  };
+  const std::string order =
+      "pipewright-schedule 1\npp 1 vpp 1 microbatches 2 slices 1 replicas 1 "
+      "placement plain\n0: F0 F1 BW0 BW1\n";
+  folder.Write("a.sched", order);
+  const std::string in_folder =
+      folder.Write("grid.yaml",
+                   "base: {costs: {uniform: {forward: 1ms, backward: 2ms}}}\n"
+                   "axes: {schedule.file: [a.sched], costs.p2p: [0ms, 1ms]}\n");
+  const std::string base =
+      folder.Write("base.yaml",
+                   "model: {preset: gpt-tiny}\nsystem: {preset: dgx-h100}\n"
+                   "strategy: {microbatches: 8}\ncosts: {analytic: {}}\n");
+  const std::string plain =
+      folder.Write("plain.yaml",
+                   "model: {preset: gpt-tiny}\nstrategy: {microbatches: 8}\n"
+                   "system: {preset: dgx-h100, nic: {bandwidth: 25GBps}}\n");
+  const std::string system = folder.Write(
+      "my.textproto",
+      TextOf(testing::SourcePath("topologies/dgx-a100.textproto")));
+  struct Row {
+    Words words;
+    bool is_kept;
+  };
+  const std::vector<Row> table = {
+      {{in_folder}, true},
+      {{base, "--sweep", "strategy.pp=1,2"}, true},
+      {{"gpt-tiny", "--microbatches", "8", "--sweep", "strategy.pp=1,2",
+        "--sweep", absl::StrCat("system=", system, ",dgx-h100")},
+       true},
+      // What flags can give is not stored; bandwidths are of it.
+      {{plain, "--sweep", "strategy.pp=1,2", "--sweep",
+        "system.nvlink.bandwidth=50GBps,200Gbps"},
+       false},
+  };
+  for (size_t row = 0; row < table.size(); ++row) {
+    const std::string path = folder.Path(absl::StrCat(row, ".sqlite"));
+    Runs(Plus({"sweep"}, Plus(table[row].words, {"-o", path})));
+    CHECK((reports(path) > 0) == table[row].is_kept);
+    Runs({"sweep", "-o", path, "--columns", "ranks.0.idle_s", "--csv",
+          folder.Path("a.csv")});
+    const std::string shard = folder.Path(absl::StrCat(row, "-1.sqlite"));
+    Runs(Plus({"sweep"},
+              Plus(table[row].words, {"--shard", "1/2", "-o", shard})));
+    CHECK((reports(shard) > 0) == table[row].is_kept);
+  }
+}
+
+TEST_CASE("sweep: merge takes a row that is not lost, and tells of others",
+          "[sweep]") {
+  const TemporaryFolder folder;
+  const auto loses = [&folder](int number, int id) {
+    const auto database =
+        Database::Open(ShardPath(folder, number), Database::Mode::kWrite)
+            .value();
+    REQUIRE(database
+                ->Execute(absl::StrCat("UPDATE point SET status = 'timeout', "
+                                       "exit = 1 WHERE id = ",
+                                       id))
+                .ok());
+  };
+  for (const int number : {1, 2}) {
+    Runs(Grid(ShardPath(folder, number),
+              {"--shard", absl::StrCat(number, "/2")}));
+  }
+  // The first 0.1ms is point 2, the second, of the other shard, point 5.
+  loses(2, 2);
+  const std::string merged = folder.Path("merged.sqlite");
+  BinaryResult run = RunBinary(Plus(Merge(folder, {1, 2}, merged), {"--json"}));
+  INFO(run.err);
+  CHECK(run.exit_code == 0);
+  const Json counts = ParseJson(run.out).value();
+  CHECK(counts["rows"] == kPoints - kRepeated);
+  CHECK(counts["repeated"] == kRepeated);
+  CHECK_FALSE(counts["statuses"].contains("timeout"));
+  // Whole files say which points are another one.
+  Runs({"sweep", "merge", merged, "-o", folder.Path("again.sqlite")});
+  const std::string whole = folder.Path("whole.sqlite");
+  Runs(Grid(whole, {"--shard", "1/1"}));
+  Runs({"sweep", "merge", whole, "-o", folder.Path("of-whole.sqlite")});
+  CHECK(RowsOf(folder.Path("of-whole.sqlite")) == RowsOf(whole));
+  loses(1, 3);
+  const std::string lost = folder.Path("lost.sqlite");
+  run = RunBinary(Merge(folder, {1, 2}, lost));
+  CHECK(run.exit_code == 1);
+  CHECK(absl::StrContains(run.err, "1 point crashed or took too long"));
+  CHECK(absl::StrContains(run.err, "--again"));
+  Runs(Grid(lost, {"--again"}));
+  CHECK(absl::StrContains(ExportsOf(lost), "timeout") == false);
+}
+
+TEST_CASE("sweep: merge keeps its inputs and drops no option", "[sweep]") {
+  const TemporaryFolder folder;
+  const std::string out = folder.Path("all.sqlite");
+  for (const char* end :
+       {"-merged", "-unfinished", "-lock", "-wal", "-shm", "-journal"}) {
+    const std::string path = absl::StrCat(out, end);
+    Runs(Grid(path, {"--shard", "1/1"}));
+    const std::string before = RowsOf(path);
+    const BinaryResult run = RunBinary({"sweep", "merge", path, "-o", out});
+    INFO(path << "\n" << run.err);
+    CHECK(run.exit_code == 2);
+    CHECK(absl::StrContains(run.err, path));
+    REQUIRE(::access(path.c_str(), F_OK) == 0);
+    CHECK(RowsOf(path) == before);
+    std::remove(path.c_str());
+  }
+  const std::string shard = folder.Path("1.sqlite");
+  Runs(Grid(shard, {"--shard", "1/1"}));
+  const BinaryResult run = RunBinary(
+      {"sweep", "--csv", folder.Path("a.csv"), "merge", shard, "-o", out});
+  CHECK(run.exit_code == 2);
+  CHECK(absl::StrContains(run.err, "--csv"));
+  CHECK(::access(out.c_str(), F_OK) != 0);
+}
+
+TEST_CASE("sweep: axes of a file that are none are named", "[sweep]") {
+  const TemporaryFolder folder;
+  const std::string whole = folder.Path("whole.sqlite");
+  Runs(Grid(whole, {}));
+  const std::string bytes = TextOf(whole);
+  for (const char* sql :
+       {"UPDATE sweep SET axes = '[1]'",
+        "UPDATE sweep SET axes = '[{\"names\":[1],\"values\":[[1]]}]'",
+        "UPDATE sweep SET axes = '[{\"names\":[\"a\"],\"values\":[1]}]'",
+        "UPDATE point SET axes = '[\"x\",0,0,0]' WHERE id = 1",
+        "UPDATE point SET axes = '[[0],0,0,0]' WHERE id = 1"}) {
+    const std::string path = folder.Write("bad.sqlite", bytes);
+    {
+      const auto database =
+          Database::Open(path, Database::Mode::kWrite).value();
+      REQUIRE(database->Execute(sql).ok());
+    }
+    const BinaryResult run =
+        RunBinary({"sweep", "-o", path, "--csv", folder.Path("a.csv")});
+    INFO(sql << "\n" << run.err);
+    CHECK(run.exit_code == 2);
+    CHECK(absl::StrContains(run.err, path));
+    CHECK(absl::StrContains(run.err, "has axes that are none"));
+  }
+}
+
 // docs/sweep.md, The file: what a row takes.
 TEST_CASE("sweep: a row of the default columns takes 110 bytes at most",
           "[sweep]") {
@@ -420,6 +581,8 @@ TEST_CASE("sweep: a shard's file is that shard's alone", "[sweep]") {
       {path, {"--shard", "4/3"}, "--shard"},
       {path, {"--shard", "0/3"}, "K from 1 to N"},
       {path, {"--shard", "3"}, "K from 1 to N"},
+      {path, {"--shard", ""}, "K from 1 to N"},
+      {path, {"--shard", "slurm/0"}, "K from 1 to N"},
       {path, {"--shard", "1/2000000"}, "N to 1000000"},
       {path, {"--shard", "2/3", "--csv", folder.Path("a.csv")}, "sweep merge"},
       {folder.Path("{shard}"), {"--shard", "slurm"}, "SLURM_ARRAY_TASK_ID"},
@@ -459,6 +622,27 @@ TEST_CASE("sweep: Slurm and MPI number the shards", "[sweep]") {
   result = run(Plus(slurm, {"SLURM_ARRAY_TASK_MAX=7"}), "one", "slurm");
   CHECK(result.exit_code == 2);
   CHECK(absl::StrContains(result.err, "a name with {shard}"));
+  // A part of an array that is submitted again.
+  const Words alone = {"SLURM_ARRAY_TASK_ID=2", "SLURM_ARRAY_TASK_COUNT=1"};
+  result = run(alone, "{shard}", "slurm");
+  CHECK(result.exit_code == 2);
+  CHECK(absl::StrContains(result.err, "slurm/N"));
+  result = run(alone, "c-{shard}", "slurm/3");
+  CHECK(result.exit_code == 0);
+  CHECK(ParseJson(result.out).value()["shard"] == "2/3");
+  CHECK(absl::StrContains(result.err, "shard 2/3"));
+  CHECK(::access(folder.Path("c-2-of-3").c_str(), F_OK) == 0);
+  result = run({"SLURM_ARRAY_TASK_ID=4"}, "{shard}", "slurm/3");
+  CHECK(result.exit_code == 2);
+  CHECK(absl::StrContains(result.err, "tasks from 1 to 3"));
+  for (const char* rank :
+       {"OMPI_COMM_WORLD_RANK=1", "PMI_RANK=1", "SLURM_PROCID=1"}) {
+    result = run({"-u", "OMPI_COMM_WORLD_SIZE", "-u", "PMI_SIZE", "-u",
+                  "SLURM_NTASKS", rank},
+                 "{shard}", "mpi");
+    CHECK(result.exit_code == 2);
+    CHECK(absl::StrContains(result.err, "below mpirun or srun"));
+  }
   result = run({"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=2"},
                "b-{shard}", "mpi");
   INFO(result.err);

@@ -239,6 +239,7 @@ std::vector<Refusal> Table(const TemporaryFolder& folder) {
        Run({"--sweep", "strategy.pp=0", "-o", folder.Path("s.sqlite")}),
        2,
        {{"value", "0"}}},
+      {"sweep merge", {none}, 2, {{"file", none}}},
       {"calibrate show", {none}, 2, {{"file", none}}},
       {"calibrate diff", {none, none}, 2, {{"file", none}}},
       {"execute",

@@ -39,7 +39,7 @@ TEST_CASE("framework: torchtitan's defaults", "[config]") {
   CHECK(training.plain_cross_entropy);
   CHECK_FALSE(training.fused_cross_entropy);
   CHECK(training.stage_buffers == StageBuffers::kReceived);
-  CHECK(training.execution.repeats_keys);
+  CHECK_FALSE(training.execution.repeats_keys);
   CHECK_FALSE(training.keeps_gathered);
   CHECK_FALSE(run->lower.layers.reshard_after_forward);
   CHECK(run->lower.layers.reduces_once);

@@ -43,6 +43,7 @@ TrainingSpec LayerByLayer(int dp) {
   training.zero = 3;
   training.sharded.shard_group = dp;
   training.sharded.gather_bytes = 2;
+  training.sharded.is_fsdp2 = true;
   return training;
 }
 
@@ -96,6 +97,7 @@ TEST_CASE("sharded layers: the peak by hand", "[memory]") {
   const TrainingSpec fsdp = LayerByLayer(kReplicas);
   TrainingSpec odc = fsdp;
   odc.sharded.one_sided = true;
+  odc.sharded.is_fsdp2 = false;
   odc.sharded.gather_bytes = 4;
   // What is not the sharding's: activations and scratch of the same passes on
   // one replica.
@@ -206,6 +208,7 @@ TEST_CASE("sharded layers: buffers of random settings, counted twice",
     if (whole(0, 2) == 0) sharded.near_group = 2;
     sharded.kept = whole(0, 3) == 0;
     sharded.one_sided = whole(0, 1) == 1;
+    sharded.is_fsdp2 = !sharded.one_sided;
     sharded.gather_bytes = whole(0, 1) == 1 ? 2 : 4;
     sharded.devices_of_node = training.dp > 8 ? 8 : 0;
     ModelSpec model = SmallModel(whole(2, 6));

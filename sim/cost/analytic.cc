@@ -387,7 +387,6 @@ std::vector<OpTime> BlockTimes(const ModelSpec& model,
       double alone_s = seconds;
       if (overlap.pieces > 0) {
         alone_s = seconds / overlap.pieces;
-        bytes /= overlap.pieces;
       } else if (overlap.beside && seconds > 0) {
         // Beside the kernel contention has its power inside, as measured.
         alone_s = AloneSeconds(comm, seconds, kernels[at].seconds);

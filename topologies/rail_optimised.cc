@@ -28,7 +28,8 @@ absl::StatusOr<Cluster> Build(const ShapeParams& params) {
   const int nodes_per_unit = params.OwnInt(kNodesPerUnit);
   const int units = (params.nodes - 1) / nodes_per_unit + 1;
   const int rails = layout.nics();
-  const bool over_nvlink = params.OwnChoice(kCrossRail) == kNvlink;
+  const bool over_nvlink =
+      params.OwnChoice(kCrossRail) == kNvlink && layout.has_nvlink();
   const double trunk = params.nic.bytes_per_s * nodes_per_unit /
                        params.OwnReal(kOversubscription);
   // One unit needs no spines where nothing goes from rail to rail over them.

@@ -103,9 +103,13 @@ bool GivesPassTimes(const RunConfig& config) {
 AnalyticNetwork NetworkOf(const ShapeParams& shape) {
   const int nics =
       shape.nics_per_node > 0 ? shape.nics_per_node : shape.devices_per_node;
+  const bool over_pcie = shape.devices_per_node > 1 && !shape.has_nvlink();
   return {
       .devices_per_node = shape.devices_per_node,
-      .nvlink_bytes_per_s = shape.nvlink.bytes_per_s,
+      .nvlink_bytes_per_s = over_pcie
+                                ? shape.pcie.bytes_per_s / shape.pcie_per_switch
+                                : shape.nvlink.bytes_per_s,
+      .has_nvlink = !over_pcie,
       .nic_bytes_per_s = shape.nic.bytes_per_s * nics / shape.devices_per_node};
 }
 

@@ -112,11 +112,17 @@ bool HasRecomputed(const Facts& facts, bool any_work) {
   return false;
 }
 
+bool TalksOverPcie(const Facts& facts) {
+  return facts.shape() != nullptr && facts.sizes.devices() > 1 &&
+         HostTreeOf(*facts.shape()).talks_over_pcie;
+}
+
 bool CopiesToHost(const Facts& facts) {
   return !facts.lower().activation_bytes.empty() ||
          facts.lower().offload.active() ||
          (facts.shape() != nullptr &&
-          HostTreeOf(*facts.shape()).stages_messages);
+          HostTreeOf(*facts.shape()).stages_messages) ||
+         TalksOverPcie(facts);
 }
 
 // Their seeds are costs.seed unless they are given.
@@ -296,6 +302,7 @@ constexpr Condition kConditions[] = {
      },
      "if nothing is offloaded"},
     {"copies to the host", &CopiesToHost, "if no bytes are copied to the host"},
+    {"PCIe between devices", &TalksOverPcie, "if devices talk over NVLink"},
     {"host memory",
      [](const Facts& facts) {
        return facts.run.memory && facts.run.memory->host_limit_bytes;
@@ -418,7 +425,9 @@ std::string MissingOfParam(const std::string& key, const Facts& facts) {
   const std::vector<ShapeParam>& in_node = NodeParams();
   if (std::any_of(in_node.begin(), in_node.end(),
                   [&](const ShapeParam& param) { return param.key == key; })) {
-    return MissingOf("copies to the host", facts);
+    return MissingOf(
+        key == kPciePeers ? "PCIe between devices" : "copies to the host",
+        facts);
   }
   if (info != nullptr && FindShapeParam(*info, key) != nullptr) {
     return MissingOf("nodes", facts);

@@ -139,13 +139,16 @@ NcclGroup NcclGroupOf(const AnalyticOptions& options,
   group.generation = GenerationOf(options.device);
   const bool is_ampere = group.generation == NcclGeneration::kAmpere;
   group.channels = is_ampere ? kAmpereChannels : kChannels;
-  const double nvlink =
-      network.nvlink_bytes_per_s * options.device.collective_sustained;
+  const BetweenNodes& between = network.between[static_cast<int>(comm.group)];
+  group.has_nvlink = network.has_nvlink;
+  const double inside_rate = network.has_nvlink || between.ring_s == 0
+                                 ? network.nvlink_bytes_per_s
+                                 : 1 / between.ring_s;
+  const double nvlink = inside_rate * options.device.collective_sustained;
   const double nics = network.nic_bytes_per_s * comm.members / group.nodes;
   // If each member has a node of its own, nothing goes over NVLink.
   double bus = group.nodes == comm.members ? nics : std::min(nics, nvlink);
   if (group.nodes == 1) bus = nvlink;
-  const BetweenNodes& between = network.between[static_cast<int>(comm.group)];
   if (group.nodes > 1) {
     if (between.ring_s > 0) bus = std::min(bus, 1 / between.ring_s);
     group.ring_latency_s = between.ring_latency_s;

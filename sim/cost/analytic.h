@@ -19,11 +19,12 @@
 namespace pipewright {
 
 // What a group crosses between its nodes beside its network cards (trunks,
-// links between sites, cables of a torus), while all groups of its kind do. 0:
-// nothing.
+// links between sites, cables of a torus), and without NVLink inside of them,
+// while all groups of its kind do. 0: nothing.
 struct BetweenNodes {
   double ring_s = 0;  // a byte of what goes round the group's rings
-  double pair_s = 0;  // a byte of what each sends to each on other nodes
+  // A byte of what each sends to each on other nodes; without NVLink to all.
+  double pair_s = 0;
   double ring_latency_s = 0;  // for all steps of one way round
   double latency_s = 0;       // along the longest way
   friend bool operator==(const BetweenNodes&, const BetweenNodes&) = default;
@@ -33,7 +34,10 @@ struct BetweenNodes {
 // experts, talk over; one direction.
 struct AnalyticNetwork {
   int devices_per_node = 8;
+  // Without NVLink a device's share of its PCIe switch, for groups whose links
+  // `between` does not know.
   double nvlink_bytes_per_s = 0;
+  bool has_nvlink = true;
   double nic_bytes_per_s = 0;  // a device's share
   // [CommGroup] nodes that a group is on; 0: as many as it fills where the
   // devices of a tensor-parallel group are neighbours, those of a context group

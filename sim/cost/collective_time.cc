@@ -22,6 +22,9 @@ constexpr double kRingBase[] = {6.6, 14, 8.4};
 // NCCL, tuning.cc: latency of a step over NVLink. [framework source, us]
 constexpr double kTreeNvlink[] = {0.6, 1.25, 4};
 constexpr double kRingNvlink[] = {0.6, 1.9, 3.4};
+// NCCL, tuning.cc: latency of a step over PCIe. [framework source, us]
+constexpr double kTreePcie[] = {1, 1.9, 4};
+constexpr double kRingPcie[] = {1, 2.5, 5.7};
 // NCCL, tuning.cc: latency of a step over the network. [framework source, us]
 constexpr double kTreeNet[] = {5, 8.5, 14};
 constexpr double kRingNet[] = {2.7, 4, 14};
@@ -83,9 +86,10 @@ Shape ShapeOf(const NcclGroup& group) {
 }
 
 double RingIntra(const Shape& shape, Protocol protocol) {
-  if (shape.group.nodes == 1) return kRingNvlink[protocol];
-  return std::max(kRingNvlink[protocol],
-                  kNetOverhead * (protocol == kSimple ? 3 : 1));
+  const double inside =
+      shape.group.has_nvlink ? kRingNvlink[protocol] : kRingPcie[protocol];
+  if (shape.group.nodes == 1) return inside;
+  return std::max(inside, kNetOverhead * (protocol == kSimple ? 3 : 1));
 }
 
 double RingMicroseconds(CollectiveKind collective, const Shape& shape,
@@ -136,7 +140,8 @@ double TreeMicroseconds(const Shape& shape, Protocol protocol, double bytes) {
   const double way_s = std::min(levels * group.latency_s, group.ring_latency_s);
   const double latency =
       kTreeBase[protocol] +
-      2 * ((group.ranks / group.nodes - 1) * kTreeNvlink[protocol] +
+      2 * ((group.ranks / group.nodes - 1) *
+               (group.has_nvlink ? kTreeNvlink : kTreePcie)[protocol] +
            levels * kTreeNet[protocol] + 1e6 * way_s);
   return latency + bytes / (1000 * 0.5 * bus * correction);
 }
@@ -216,6 +221,8 @@ double NcclSeconds(CollectiveKind collective, absl::string_view algorithm,
   const Shape shape = ShapeOf(group);
   for (int index = 0; index < kProtocols; ++index) {
     if (kProtocolNames[index] != protocol) continue;
+    // NCCL takes LL128 over NVLink alone (pEnable in tuning.cc).
+    if (index == kLl128 && !group.has_nvlink) return -1;
     if (algorithm == "ring") {
       return 1e-6 * RingMicroseconds(collective, shape,
                                      static_cast<Protocol>(index), bytes);

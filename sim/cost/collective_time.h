@@ -31,6 +31,8 @@ struct NcclGroup {
   // ring, and of the longest way between two nodes.
   double ring_latency_s = 0;
   double latency_s = 0;
+  // Members of a node talk over NVLink, else over PCIe.
+  bool has_nvlink = true;
   NcclGeneration generation = NcclGeneration::kAmpere;
 };
 

@@ -111,16 +111,22 @@ LinkSeconds AllToAllSeconds(const AnalyticOptions& options, const OpComm& comm,
   const auto on = [&](LinkKind kind) -> double& {
     return seconds[static_cast<int>(kind)];
   };
-  if (sent.nvlink > 0) on(LinkKind::kNvlink) = sent.nvlink / nvlink;
+  const double pair_s = network.between[static_cast<int>(comm.group)].pair_s;
+  const double of_node = static_cast<double>(ranks) / nodes;
+  const bool knows_pcie = !network.has_nvlink && pair_s > 0;
+  if (sent.nvlink > 0 && !knows_pcie) {
+    on(LinkKind::kNvlink) = sent.nvlink / nvlink;
+  } else if (sent.nvlink > 0) {
+    on(LinkKind::kFabric) = sent.nvlink / (of_node - 1) * pair_s;
+  }
   if (nodes == 1) return seconds;
   // Between nodes each device has its own part of the cards.
   const double of_cards = !IsOfExperts(comm) ? 1
                           : once             ? kOnceOfCards
                                              : kCopiesOfCards;
   on(LinkKind::kCard) = sent.nic / (network.nic_bytes_per_s * of_cards);
-  const double of_node = static_cast<double>(ranks) / nodes;
-  on(LinkKind::kFabric) = sent.nic / (ranks - of_node) *
-                          network.between[static_cast<int>(comm.group)].pair_s;
+  on(LinkKind::kFabric) =
+      std::max(on(LinkKind::kFabric), sent.nic / (ranks - of_node) * pair_s);
   return seconds;
 }
 
@@ -135,15 +141,17 @@ LinkSeconds ShareOfLinks(const AnalyticOptions& options,
     const auto set = [&](LinkKind kind, double byte_s) {
       seconds[static_cast<int>(kind)] = byte_s;
     };
-    if (group.nodes < group.ranks) {
+    const BetweenNodes& between = network.between[static_cast<int>(comm.group)];
+    if (!network.has_nvlink) set(LinkKind::kFabric, between.ring_s);
+    if (group.nodes < group.ranks &&
+        (network.has_nvlink || between.ring_s == 0)) {
       set(LinkKind::kNvlink, 1 / (network.nvlink_bytes_per_s *
                                   options.device.collective_sustained));
     }
     if (group.nodes > 1) {
       set(LinkKind::kCard,
           group.nodes / (network.nic_bytes_per_s * group.ranks));
-      set(LinkKind::kFabric,
-          network.between[static_cast<int>(comm.group)].ring_s);
+      set(LinkKind::kFabric, between.ring_s);
     }
   }
   const double most = *std::max_element(seconds.begin(), seconds.end());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <utility>
 
 #include "absl/types/span.h"
@@ -80,6 +81,19 @@ void ForEachExpert(const RankMapping& mapping, int contexts, int members,
   }
 }
 
+bool IsOverNvlink(const Cluster& cluster, absl::Span<const LinkId> route) {
+  return std::any_of(route.begin(), route.end(), [&](LinkId link) {
+    return cluster.links()[link].kind == LinkKind::kNvlink;
+  });
+}
+
+// Nothing but PCIe and memory of one host.
+bool IsInHost(const Cluster& cluster, absl::Span<const LinkId> route) {
+  return std::all_of(route.begin(), route.end(), [&](LinkId link) {
+    return cluster.links()[link].kind == LinkKind::kHost;
+  });
+}
+
 // Calls `take` with the groups of one kind; never if the run has none that are
 // known.
 void ForEachGroup(const Network& network, CommGroup kind, int members,
@@ -135,16 +149,21 @@ Messages OnRings(const Cluster& cluster, const std::vector<int>& devices) {
   return messages;
 }
 
-// Those inside a node only where `inside`.
+// Those inside a node only if `inside`, or if the node has no NVLink.
 Messages ToAll(const Cluster& cluster, const std::vector<int>& devices,
                bool inside) {
   Messages messages;
+  std::optional<bool> known_inside;
+  if (inside) known_inside = true;
   for (const int from : devices) {
     for (const int to : devices) {
       if (from == to) continue;
       const bool same_node =
           cluster.devices()[from].node == cluster.devices()[to].node;
-      if (same_node && !inside) continue;
+      if (same_node && !known_inside) {
+        known_inside = !IsOverNvlink(cluster, cluster.Route(from, to));
+      }
+      if (same_node && !*known_inside) continue;
       messages.Add(cluster, from, to);
     }
   }
@@ -164,10 +183,12 @@ double SecondsOfByte(const Cluster& cluster, const Messages& messages,
 }
 
 // Latencies that estimates do not know: of links between nodes, or what all
-// links of `cluster` have more than those of `healthy`.
+// links of `cluster` have more than those of `healthy`. NCCL's own times have
+// that of PCIe inside a node.
 double LatencyBeyond(const Cluster& cluster, const Cluster* healthy,
                      absl::Span<const LinkId> route) {
   double latency_s = 0;
+  if (healthy == nullptr && IsInHost(cluster, route)) return 0;
   for (const LinkId link : route) {
     const Link& own = cluster.links()[link];
     if (healthy != nullptr) {

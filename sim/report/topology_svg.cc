@@ -218,7 +218,7 @@ class NodeDrawing {
 
  private:
   void DrawDevices() {
-    if (devices_ > 1) {
+    if (params_.has_nvlink()) {
       const Block all = {0, shown_ - 1};
       const CanvasPoint bar = PointOf(all, 0, y_);
       canvas_.Box(bar, CentreOf(shown_ - 1) + 80, kBoxHeight, "NVSwitch",
@@ -288,7 +288,7 @@ class NodeDrawing {
   }
 
   void DrawMemory(double y) {
-    const int numa = tree_.crosses_numa()
+    const int numa = tree_.has_numa_links()
                          ? canvas_.Kind(LinkLabel("NUMA node to the first",
                                                   tree_.numa.bytes_per_s,
                                                   tree_.numa.latency_s))

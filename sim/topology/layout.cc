@@ -1,5 +1,6 @@
 #include "sim/topology/layout.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -20,10 +21,13 @@ NodeLayout::NodeLayout(const ShapeParams& params, Nics nics)
       nics_(params.nics_per_node == 0 ? params.devices_per_node
                                       : params.nics_per_node),
       pcie_per_switch_(params.pcie_per_switch),
-      has_nvlink_(params.devices_per_node > 1),
+      has_nvlink_(params.has_nvlink()),
       has_nics_(params.nodes > 1 && nics == Nics::kLinks),
       has_pcie_(params.has_pcie()),
       tree_(HostTreeOf(params)),
+      has_device_links_(tree_.talks_over_pcie && pcie_per_switch_ > 1 &&
+                        tree_.peers != HostTree::Peers::kNone),
+      has_numa_links_(has_pcie_ && tree_.has_numa_links()),
       memories_(params.host.bytes_per_s == 0 ? 0
                 : tree_.on_first             ? 1
                                              : tree_.numa_nodes),
@@ -34,12 +38,12 @@ NodeLayout::NodeLayout(const ShapeParams& params, Nics nics)
                    (has_pcie_ ? devices_ / pcie_per_switch_ * 2 : 0)),
       numa_offset_(root_offset_ +
                    (has_pcie_ && tree_.has_roots() ? tree_.roots * 2 : 0)),
-      both_offset_(numa_offset_ + (has_pcie_ && tree_.crosses_numa()
-                                       ? (tree_.numa_nodes - 1) * 2
-                                       : 0)),
-      stride_(both_offset_ + (has_pcie_ && tree_.directions_meet()
-                                  ? devices_ / pcie_per_switch_
-                                  : 0)) {}
+      both_offset_(numa_offset_ +
+                   (has_numa_links_ ? (tree_.numa_nodes - 1) * 2 : 0)),
+      device_offset_(both_offset_ + (has_pcie_ && tree_.directions_meet()
+                                         ? devices_ / pcie_per_switch_
+                                         : 0)),
+      stride_(device_offset_ + (has_device_links_ ? devices_ * 2 : 0)) {}
 
 std::vector<Device> NodeLayout::Devices() const {
   std::vector<Device> devices;
@@ -69,11 +73,11 @@ std::vector<Link> NodeLayout::Links(const ShapeParams& params) const {
       AddLink(absl::StrCat(nic, "/up"), params.nic, LinkKind::kCard, &links);
       AddLink(absl::StrCat(nic, "/down"), params.nic, LinkKind::kCard, &links);
     }
+    LinkClass to_host = params.pcie;
+    to_host.bytes_per_s *= tree_.alone_factor;
     for (int index = 0; has_pcie_ && index < devices_ / pcie_per_switch_;
          ++index) {
       const std::string pcie = absl::StrCat(prefix, "pcie", index);
-      LinkClass to_host = params.pcie;
-      to_host.bytes_per_s *= tree_.alone_factor;
       AddLink(absl::StrCat(pcie, "/to-host"), to_host, LinkKind::kHost, &links);
       AddLink(absl::StrCat(pcie, "/to-device"), params.pcie, LinkKind::kHost,
               &links);
@@ -88,14 +92,18 @@ std::vector<Link> NodeLayout::Links(const ShapeParams& params) const {
       }
     };
     if (tree_.has_roots()) add_blocks("root", 0, tree_.roots, tree_.root);
-    if (tree_.crosses_numa()) {
-      add_blocks("numa", 1, tree_.numa_nodes, tree_.numa);
-    }
+    if (has_numa_links_) add_blocks("numa", 1, tree_.numa_nodes, tree_.numa);
     for (int index = 0; has_pcie_ && tree_.directions_meet() &&
                         index < devices_ / pcie_per_switch_;
          ++index) {
       links.push_back({absl::StrCat(prefix, "pcie", index, "/both-ways"),
                        2 * params.pcie.bytes_per_s, 0, LinkKind::kHost});
+    }
+    for (int device = 0; has_device_links_ && device < devices_; ++device) {
+      const std::string gpu = absl::StrCat(prefix, "gpu", device);
+      AddLink(absl::StrCat(gpu, "/pcie-up"), to_host, LinkKind::kHost, &links);
+      AddLink(absl::StrCat(gpu, "/pcie-down"), params.pcie, LinkKind::kHost,
+              &links);
     }
   }
   return links;
@@ -150,6 +158,31 @@ void NodeLayout::AddDeviceLinks(int device, std::vector<LinkId>* links) const {
   }
 }
 
+void NodeLayout::AddPeerLinks(int from, int to,
+                              std::vector<LinkId>* links) const {
+  const bool of_switch = ToHost(from) == ToHost(to);
+  const bool at_switch = of_switch && has_device_links_;
+  if (has_device_links_) links->push_back(PcieUp(from));
+  if (!at_switch) {
+    AddHostLinks(from, links);
+    if (tree_.peers != HostTree::Peers::kNode) {
+      AddHostMemory(from, false, links);
+    }
+    if (has_numa_links_ && !tree_.crosses_numa() &&
+        NumaOf(from) != NumaOf(to)) {
+      if (NumaOf(from) > 0) links->push_back(NumaToHost(from));
+      if (NumaOf(to) > 0) links->push_back(NumaToHost(to) + 1);
+    }
+    AddDeviceLinks(to, links);
+    // Both ways share one link of their switch.
+    if (of_switch && tree_.directions_meet()) {
+      links->erase(
+          std::find(links->rbegin(), links->rend(), BothWays(to)).base() - 1);
+    }
+  }
+  if (has_device_links_) links->push_back(PcieDown(to));
+}
+
 Cluster NodeLayout::Build(const ShapeParams& params, std::vector<Link> fabric,
                           Cluster::RouteFunction route) const {
   std::vector<Link> links = Links(params);
@@ -175,15 +208,19 @@ Cluster NodeLayout::Build(const ShapeParams& params, std::vector<Link> fabric,
           layout.AddDeviceLinks(to, out);
           return;
         }
+        if (!layout.has_nvlink_) return layout.AddPeerLinks(from, to, out);
         out->push_back(layout.NvlinkUp(from));
         out->push_back(layout.NvlinkDown(to));
       },
+      // Callers take the switch's link from the outer end.
       [layout](int device, std::vector<LinkId>* out) {
         layout.AddHostLinks(device, out);
+        if (layout.has_device_links_) out->push_back(layout.PcieUp(device));
         layout.AddHostMemory(device, false, out);
       },
       [layout](int device, std::vector<LinkId>* out) {
         layout.AddHostMemory(device, false, out);
+        if (layout.has_device_links_) out->push_back(layout.PcieDown(device));
         layout.AddDeviceLinks(device, out);
       },
       [layout](int device, std::vector<LinkId>* out) {

@@ -1,14 +1,16 @@
 // Shared by all shapes: the devices and links of a node, numbered so that any
 // of them is found by arithmetic instead of a table. A link that no route can
 // use (NVLink in a node of one device, NICs of a single node) does not exist.
+// Without NVLink a device has a link to its PCIe switch if it shares that with
+// others which it reaches there.
 //
 // Links of node n, in this order: per device NVLink up and down, per NIC up
 // and down, per PCIe switch to-host and to-device, per PCIe root and per NUMA
 // node but the first likewise, per PCIe switch what both of its directions
-// share. Behind the links of all nodes and of the fabric, for each node: per
-// NUMA node its memory, per device what the host's cores for it get of that
-// where others have it too. So the links of a system whose memory is known have
-// the numbers that they have where it is not.
+// share, per device PCIe up and down. Behind the links of all nodes and of the
+// fabric, for each node: per NUMA node its memory, per device what the host's
+// cores for it get of that where others have it too. So the links of a system
+// whose memory is known have the numbers that they have where it is not.
 #pragma once
 
 #include <string>
@@ -33,6 +35,8 @@ class NodeLayout {
   // Index of the NIC that `device` uses, within its node.
   int NicOf(int device) const { return device % devices_ * nics_ / devices_; }
 
+  bool has_nvlink() const { return has_nvlink_; }
+  // Needs NVLink.
   LinkId NvlinkUp(int device) const {
     return NodeOf(device) * stride_ + device % devices_ * 2;
   }
@@ -69,6 +73,12 @@ class NodeLayout {
            device % devices_ / pcie_per_switch_;
   }
 
+  // Needs links of devices to their PCIe switch.
+  LinkId PcieUp(int device) const {
+    return NodeOf(device) * stride_ + device_offset_ + device % devices_ * 2;
+  }
+  LinkId PcieDown(int device) const { return PcieUp(device) + 1; }
+
   // Links of all nodes but for memory; a shape numbers its own from here.
   LinkId num_links() const { return nodes_ * stride_; }
   int nics() const { return nics_; }
@@ -86,6 +96,8 @@ class NodeLayout {
                 Cluster::RouteFunction route) const;
 
  private:
+  // The way between two devices of a node over PCIe.
+  void AddPeerLinks(int from, int to, std::vector<LinkId>* links) const;
   // The links from a PCIe switch to the host, in that order, and back.
   void AddHostLinks(int device, std::vector<LinkId>* links) const;
   void AddDeviceLinks(int device, std::vector<LinkId>* links) const;
@@ -108,6 +120,8 @@ class NodeLayout {
   bool has_nics_;
   bool has_pcie_;
   HostTree tree_;
+  bool has_device_links_;  // PcieUp() and PcieDown()
+  bool has_numa_links_;
   int memories_;  // on a node; 0: their bandwidth is not known
   bool has_shares_;
   int nic_offset_;
@@ -115,6 +129,7 @@ class NodeLayout {
   int root_offset_;
   int numa_offset_;
   int both_offset_;
+  int device_offset_;
   int stride_;                // links of a node but for memory
   LinkId memory_begin_ = -1;  // the first of memory, once it is known
 };

@@ -17,6 +17,8 @@ constexpr char kNumaLatency[] = "numa_latency";
 constexpr char kHostNuma[] = "host_numa";
 constexpr char kFirst[] = "first";
 constexpr char kThroughHost[] = "host";
+constexpr char kSwitch[] = "switch";
+constexpr char kNode[] = "node";
 constexpr int kMostRoots = 1024;
 
 absl::Status CheckBlocks(const char* key, int value, absl::string_view of,
@@ -87,20 +89,34 @@ const std::vector<ShapeParam>& NodeParams() {
        .fallback = "none",
        .help = "messages between nodes go by way of the host's memory, or NICs "
                "read and write devices (GPUDirect)",
+       .links = "pcie"},
+      {.key = kPciePeers,
+       .kind = Kind::kChoice,
+       .choices = {"none", kSwitch, kNode},
+       .fallback = "none",
+       .help = "without NVLink: devices that read each other's memory: none, "
+               "those of a PCIe switch, or all of a node; messages to others "
+               "go by way of the host's memory",
        .links = "pcie"}};
   return *params;
 }
 
 HostTree HostTreeOf(const ShapeParams& params) {
-  return {.alone_factor = params.OwnReal(kAlone),
-          .roots = params.OwnInt(kRoots),
-          .root = {params.OwnBandwidth(kRootBandwidth),
-                   params.OwnSeconds(kRootLatency), ""},
-          .numa_nodes = params.OwnInt(kNumaNodes),
-          .numa = {params.OwnBandwidth(kNumaBandwidth),
-                   params.OwnSeconds(kNumaLatency), ""},
-          .on_first = params.OwnChoice(kHostNuma) == kFirst,
-          .stages_messages = params.OwnChoice(kNetworkStaging) == kThroughHost};
+  const std::string& peers = params.OwnChoice(kPciePeers);
+  return {
+      .alone_factor = params.OwnReal(kAlone),
+      .roots = params.OwnInt(kRoots),
+      .root = {params.OwnBandwidth(kRootBandwidth),
+               params.OwnSeconds(kRootLatency), ""},
+      .numa_nodes = params.OwnInt(kNumaNodes),
+      .numa = {params.OwnBandwidth(kNumaBandwidth),
+               params.OwnSeconds(kNumaLatency), ""},
+      .on_first = params.OwnChoice(kHostNuma) == kFirst,
+      .stages_messages = params.OwnChoice(kNetworkStaging) == kThroughHost,
+      .talks_over_pcie = params.devices_per_node > 1 && !params.has_nvlink(),
+      .peers = peers == kNode     ? HostTree::Peers::kNode
+               : peers == kSwitch ? HostTree::Peers::kSwitch
+                                  : HostTree::Peers::kNone};
 }
 
 absl::Status CheckHostTree(const ShapeParams& params) {

@@ -26,10 +26,20 @@ struct HostTree {
   // Messages between nodes are copied to the host and from there to the NIC,
   // and the same way back; else a NIC reads and writes devices (GPUDirect).
   bool stages_messages = false;
+  // Devices of a node have no NVLink and talk over PCIe.
+  bool talks_over_pcie = false;
+  // How far apart devices without NVLink read each other's memory; messages to
+  // others go by way of the host's memory.
+  enum class Peers { kNone, kSwitch, kNode };
+  Peers peers = Peers::kNone;
 
   bool directions_meet() const { return alone_factor > 1; }
   bool has_roots() const { return root.bytes_per_s > 0; }
   bool crosses_numa() const { return on_first && numa_nodes > 1; }
+  bool has_numa_links() const {
+    return crosses_numa() ||
+           (talks_over_pcie && numa_nodes > 1 && numa.bytes_per_s > 0);
+  }
 };
 
 // Tree by complete, legal parameters.
@@ -37,6 +47,9 @@ HostTree HostTreeOf(const ShapeParams& params);
 
 // The parameter of HostTree::stages_messages.
 inline constexpr char kNetworkStaging[] = "network_staging";
+
+// The parameter of HostTree::peers.
+inline constexpr char kPciePeers[] = "pcie_peers";
 
 // Blocks have to be equal, and a link that copies cross needs a bandwidth.
 // Error: kInvalidArgument about "params.KEY".

@@ -74,7 +74,8 @@ absl::Status CheckParams(const ShapeParams& params) {
   }
   PW_RETURN_IF_ERROR(CheckDivides("pcie_per_switch", params.pcie_per_switch,
                                   params.devices_per_node));
-  if (params.devices_per_node > 1) {
+  const bool needs_nvlink = params.devices_per_node > 1 && !params.has_pcie();
+  if (needs_nvlink || params.has_nvlink()) {
     PW_RETURN_IF_ERROR(CheckLink("nvlink", params.nvlink));
   }
   if (params.nodes > 1) PW_RETURN_IF_ERROR(CheckLink("nic", params.nic));

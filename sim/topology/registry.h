@@ -124,7 +124,7 @@ struct ShapeParams {
                             // divide devices_per_node
   int pcie_per_switch = 1;  // devices that share one host link each way
   ShapeParamValues own;     // the shape's own parameters, as given
-  LinkClass nvlink;         // device to the node's switch
+  LinkClass nvlink;         // device to the node's switch; 0: none
   LinkClass nic;            // node to the fabric, per NIC
   LinkClass pcie;           // PCIe switch to host memory
   HostClass host;
@@ -138,6 +138,15 @@ struct ShapeParams {
 
   // Without PCIe there are no links to the hosts and their routes are empty.
   bool has_pcie() const { return pcie.bytes_per_s != 0 || pcie.latency_s != 0; }
+  // Devices of a node without NVLink talk over PCIe.
+  bool has_nvlink() const {
+    return devices_per_node > 1 && nvlink.bytes_per_s != 0;
+  }
+  // Bytes per second that no message between two devices of a node exceeds.
+  // PCIe's alone_factor is at most 2.
+  double MostInNode() const {
+    return has_nvlink() ? nvlink.bytes_per_s : 2 * pcie.bytes_per_s;
+  }
 
   // The value of an own parameter. For a shape's `build`, which is given legal
   // values of all the parameters in its row.
@@ -207,8 +216,8 @@ absl::StatusOr<ShapeParams> CompleteParams(const ShapeParams& params);
 // Checks what all shapes share and the shape's own parameters, then builds:
 // counts at least 1 and at most kMostClusterDevices devices, links that the
 // shape needs with a finite bandwidth above 0 and a finite latency of at least
-// 0 (NVLink where a node has several devices, NICs where there are several
-// nodes, PCIe where it is given). Error: kInvalidArgument with field, value
+// 0 (NVLink or PCIe if a node has several devices, NICs if there are several
+// nodes, PCIe if it is given). Error: kInvalidArgument with field, value
 // and what is allowed; for an unknown shape the nearest. Time and memory
 // O(devices); routes are computed when asked for.
 absl::StatusOr<Cluster> BuildCluster(const ShapeParams& params);

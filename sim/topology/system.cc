@@ -61,7 +61,7 @@ std::string ToString(const ShapeParams& params) {
     add("host_flush_rate",
         absl::StrCat(params.host.flush_rate, " parameters/s"));
   }
-  AddLink("nvlink", params.nvlink, &lines);
+  if (params.has_nvlink()) AddLink("nvlink", params.nvlink, &lines);
   AddLink("nic", params.nic, &lines);
   AddLink("pcie", params.pcie, &lines);
 

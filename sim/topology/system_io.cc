@@ -68,8 +68,7 @@ class Reader {
     if (system.has_host_flush_rate()) {
       PW_RETURN_IF_ERROR(ReadFlushRate(system, &params.host.flush_rate));
     }
-    // A node of one device has no NVLink.
-    if (system.has_nvlink() || params.devices_per_node > 1) {
+    if (system.has_nvlink()) {
       PW_RETURN_IF_ERROR(ReadLink(system, "nvlink", &params.nvlink));
     }
     PW_RETURN_IF_ERROR(ReadLink(system, "nic", &params.nic));

@@ -336,7 +336,7 @@ double PlanBounds::CollectiveSeconds(const PlanGroup& group, int holders,
   }
   // What holds the same parameters: so many in a node, with a ring each.
   const int per_node = std::max(1, space_->devices_per_node() / group.tp);
-  double rate = shape->nvlink.bytes_per_s;
+  double rate = shape->MostInNode();
   if (holders > per_node) {
     const int nics = shape->nics_per_node > 0 ? shape->nics_per_node
                                               : shape->devices_per_node;

@@ -127,7 +127,7 @@ double PlanBounds::LeastHop(const PlanGroup& group) const {
       std::max(1.0, static_cast<double>(nics) / shape->devices_per_node);
   double rate = share * shape->nic.bytes_per_s;
   if (group.tp * group.cp < space_->devices_per_node()) {
-    rate = std::max(rate, shape->nvlink.bytes_per_s);
+    rate = std::max(rate, shape->MostInNode());
   }
   return rate > 0 ? bytes / rate : 0;
 }

@@ -359,6 +359,7 @@ std::string UnmeasuredKind(const ModelSpec& model, const TrainingSpec& training,
       device.architecture != "blackwell") {
     return absl::StrCat("devices like ", device.name);
   }
+  if (!options.network.has_nvlink) return "devices without NVLink";
   if (has_experts && device.architecture == "ampere") {
     return "experts on Ampere";
   }

@@ -1,11 +1,13 @@
 // Nodes without NVLink: which links messages between their devices cross, and
 // what hops and exchanges take on them.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "sim/base/error_parts.h"
+#include "sim/cost/collective_time.h"
 #include "sim/run/simulated_run.h"
 #include "sim/topology/system.h"
 #include "tests/support/prepare.h"
@@ -189,6 +191,23 @@ TEST_CASE("pcie peers: exchanges of tensor parallelism share the switch",
         Approx(1 / 25e9 / kReached).epsilon(0.03));
   CHECK(MovingSeconds("none", two) ==
         Approx(4 / 25e9 / kReached).epsilon(0.03));
+}
+
+TEST_CASE("pcie peers: NCCL's latencies of PCIe, and no LL128", "[cost]") {
+  const NcclGroup group = {
+      .ranks = 8, .channels = 2, .channel_GBps = 5, .has_nvlink = false};
+  const auto latency_us = [&](CollectiveKind kind, const char* algorithm,
+                              const char* protocol) {
+    return 1e6 * NcclSeconds(kind, algorithm, protocol, group, 1);
+  };
+  // NCCL v2.28.9, tuning.cc: base latency and that of each step over PCI.
+  CHECK(latency_us(CollectiveKind::kAllGather, "ring", "LL") ==
+        Approx(6.6 + 7 * 1.0).margin(0.01));
+  CHECK(latency_us(CollectiveKind::kAllReduce, "ring", "Simple") ==
+        Approx(8.4 + 14 * 5.7).margin(0.01));
+  CHECK(latency_us(CollectiveKind::kAllReduce, "tree", "LL") ==
+        Approx(6.8 + 2 * 7 * 1.0).margin(0.01));
+  CHECK(latency_us(CollectiveKind::kAllReduce, "ring", "LL128") < 0);
 }
 
 TEST_CASE("pcie peers: experts send to all over PCIe", "[config]") {

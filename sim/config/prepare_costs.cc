@@ -109,8 +109,8 @@ AnalyticNetwork NetworkOf(const ShapeParams& shape) {
       .nvlink_bytes_per_s = over_pcie
                                 ? shape.pcie.bytes_per_s / shape.pcie_per_switch
                                 : shape.nvlink.bytes_per_s,
-      .has_nvlink = !over_pcie,
-      .nic_bytes_per_s = shape.nic.bytes_per_s * nics / shape.devices_per_node};
+      .nic_bytes_per_s = shape.nic.bytes_per_s * nics / shape.devices_per_node,
+      .has_nvlink = !over_pcie};
 }
 
 namespace {

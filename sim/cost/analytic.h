@@ -37,13 +37,13 @@ struct AnalyticNetwork {
   // Without NVLink a device's share of its PCIe switch, for groups whose links
   // `between` does not know.
   double nvlink_bytes_per_s = 0;
-  bool has_nvlink = true;
   double nic_bytes_per_s = 0;  // a device's share
   // [CommGroup] nodes that a group is on; 0: as many as it fills where the
   // devices of a tensor-parallel group are neighbours, those of a context group
   // stand tp apart, those of an expert group tp * cp at most.
   std::array<int, 3> nodes_of_group = {};
   std::array<BetweenNodes, 3> between = {};  // [CommGroup]
+  bool has_nvlink = true;
   friend bool operator==(const AnalyticNetwork&,
                          const AnalyticNetwork&) = default;
 };

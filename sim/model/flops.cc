@@ -29,8 +29,12 @@ double NeededFlops(const ModelSpec& model, const std::vector<ModelOp>& ops,
                    bool halve_causal) {
   double sum = 0;
   for (const ModelOp& op : ops) {
-    // Attention's gradients are of both factors of each product.
-    const double backward = op.kind == OpClass::kAttention ? 2 : 1;
+    // Gradients of attention, scans and convolutions are of both factors of
+    // each product.
+    const bool has_two = op.kind == OpClass::kAttention ||
+                         op.kind == OpClass::kScan ||
+                         op.kind == OpClass::kElementwise;
+    const double backward = has_two ? 2 : 1;
     const double passes = 1 +
                           (Runs(op, OpPass::kBackwardInput) ? backward : 0) +
                           (Runs(op, OpPass::kBackwardWeight) ? 1 : 0);

@@ -32,7 +32,7 @@ double SumOf(const std::vector<Tensor>& tensors) {
 // Tensors of a checkpoint as transformers names them (modeling_nemotron_h.py).
 struct Nemotron {
   double hidden, heads, kv_heads, mamba_heads, state, width;
-  double experts = 0, expert_width = 0, shared = 0, latent = 0;
+  double experts = 0, expert_width = 0, shared = 0, latent = 0, top_k = 6;
 
   double Of(char letter) const {
     const double inner = 64 * mamba_heads;
@@ -94,9 +94,9 @@ std::string Config(const std::string& letters, const Nemotron& sizes,
       R"(, "mamba_num_heads": )", sizes.mamba_heads, R"(, "ssm_state_size": )",
       sizes.state, R"(, "intermediate_size": )", sizes.width,
       R"(, "n_routed_experts": )", sizes.experts,
-      R"(, "num_experts_per_tok": 6, "moe_intermediate_size": )",
-      sizes.expert_width, R"(, "moe_shared_expert_intermediate_size": )",
-      sizes.shared, more, "}");
+      R"(, "num_experts_per_tok": )", sizes.top_k,
+      R"(, "moe_intermediate_size": )", sizes.expert_width,
+      R"(, "moe_shared_expert_intermediate_size": )", sizes.shared, more, "}");
 }
 
 ModelSpec Read(const std::string& text) {
@@ -137,7 +137,7 @@ TEST_CASE("hybrid: Nemotrons have the parameters of their tensors", "[model]") {
   }
   // Nemotron 3 Super: experts in a latent width, multi-token prediction of
   // attention and experts (its config.json; 40 M, 40 E and 8 *).
-  const Nemotron super = {4096, 32, 2, 128, 128, 0, 512, 2688, 5376, 1024};
+  const Nemotron super = {4096, 32, 2, 128, 128, 0, 512, 2688, 5376, 1024, 22};
   std::string letters;
   for (int layer = 0; layer < 8; ++layer) letters += "MEMEMEMEME*";
   const ModelSpec read =
@@ -148,9 +148,9 @@ TEST_CASE("hybrid: Nemotrons have the parameters of their tensors", "[model]") {
       super.Of('*') + super.Of('E') + 2 * 4096.0 * 4096 + 3 * 4096;
   CHECK(read.MtpLayerParameters() == prediction);
   CHECK(read.Parameters() == super.Total(letters) + prediction);
-  // 120 billion and 12 that a token uses, by its name.
-  CHECK(std::floor(super.Total(letters) / 1e9 + 0.5) == 121);
-  CHECK(std::floor(read.ActiveParameters() / 1e9) == 12);
+  // Printed: 120.6 and 12.7 billion (NVIDIA, Nemotron 3 Super, section 2).
+  CHECK(std::floor(super.Total(letters) / 1e8) == 1206);
+  CHECK(std::floor(read.ActiveParameters() / 1e8) == 127);
 }
 
 TEST_CASE("hybrid: the lists of kinds say what the letters do", "[model]") {

@@ -118,21 +118,19 @@ bool HasSigmoidRouter(const std::string& model) {
          absl::StartsWith(model, "kimi-k2") || model == "moonlight-16b";
 }
 
-// Stages stand in the pattern, where they are given.
+// Stages stand in the pattern, in the order of the forward pass.
 void MegatronArgs::Pattern() {
   std::string letters = LettersOf(model.kinds);
   if (model.has_mla()) absl::StrReplaceAll({{"*", "+"}}, &letters);
   std::string pattern;
-  if (!config.strategy.layers.empty()) {
-    size_t at = 0;
-    for (const int64_t layers : config.strategy.layers) {
-      absl::StrAppend(&pattern, at > 0 ? "|" : "", letters.substr(at, layers));
-      at += static_cast<size_t>(layers);
-    }
-    Hold("strategy.layers");
-  } else {
-    pattern = letters;
+  const StageLayout& layout = run.prepared_model->layout;
+  size_t at = 0;
+  for (size_t stage = 0; stage < layout.stages.size(); ++stage) {
+    const int64_t layers = layout.LayersOf(static_cast<int>(stage));
+    absl::StrAppend(&pattern, stage > 0 ? "|" : "", letters.substr(at, layers));
+    at += static_cast<size_t>(layers);
   }
+  emission.Hold({"strategy.layers", "strategy.layout", "strategy.split"});
   for (int64_t layer = 0; layer < model.mtp_layers; ++layer) {
     absl::StrAppend(&pattern, "/", model.has_mla() ? "+" : "*",
                     model.has_experts() ? "E" : "-");
@@ -227,6 +225,9 @@ std::string NotOfMegatron(const ModelSpec& model) {
       return "layers of several kinds with two parts each (model.pattern, "
              "(GE))";
     }
+  }
+  if (model.rotary_dim > 0 || (model.rotary_dim == 0 && model.kinds.empty())) {
+    return "a rotary embedding of a part of each head";
   }
   if (!model.Has(Mixer::kAttention)) return "a model without attention";
   if (model.Has(Mixer::kMamba) && model.scan_chunk > 0 &&
@@ -451,13 +452,6 @@ absl::StatusOr<MegatronFlags> MegatronFlagsOf(Emission* emission,
         absl::StrCat("gradients of ", gradient, " bytes; allowed: 4, 2")},
        {emission->training.recompute_every > 1,
         "recomputation of every Nth layer"},
-       {!emission->model.kinds.empty() && strategy.layout.has_value(),
-        "a layout of stages beside layers of several kinds; allowed: "
-        "strategy.layers"},
-       {!emission->model.kinds.empty() && *strategy.vpp > 1 &&
-            strategy.layers.empty(),
-        "several chunks of layers of several kinds; allowed: with "
-        "strategy.layers, which the pattern then has"},
        {strategy.offload.value_or(OffloadMode::kNone) != OffloadMode::kNone,
         "offloaded activations"}}));
   emission->HoldModel();

@@ -77,6 +77,13 @@ class MegatronFile {
     PW_RETURN_IF_ERROR(Hybrid());
     PW_RETURN_IF_ERROR(Devices());
     PW_RETURN_IF_ERROR(keys_.CheckRules(Known()));
+    // Its own rules are checked without them.
+    if (hybrid_ != nullptr) {
+      keys_.Assume("num_layers", absl::StrCat(letters_.size()));
+    }
+    if (predictions_ > 0) {
+      keys_.Assume("mtp_num_layers", absl::StrCat(predictions_));
+    }
     PW_RETURN_IF_ERROR(Model());
     PW_RETURN_IF_ERROR(Stages());
     PW_RETURN_IF_ERROR(Batch());
@@ -125,12 +132,10 @@ class MegatronFile {
                                                  "pp = ",
                                                  pp_));
     }
-    keys_.Assume("num_layers", absl::StrCat(letters_.size()));
     constexpr char kOld[] = "mtp_hybrid_override_pattern";
     parts.erase(parts.begin());
-    if (!parts.empty()) {
-      keys_.Assume("mtp_num_layers", absl::StrCat(parts.size()));
-    } else if (keys_.Knows(kOld) && keys_.Has(kOld)) {
+    predictions_ = parts.size();
+    if (parts.empty() && keys_.Knows(kOld) && keys_.Has(kOld)) {
       parts.push_back(keys_.Text(kOld));
     }
     for (const std::string& part : parts) {
@@ -1039,6 +1044,7 @@ class MegatronFile {
   int64_t world_ = 0;
   int64_t layers_ = 0;
   const char* hybrid_ = nullptr;   // the key of the pattern
+  size_t predictions_ = 0;         // behind each '/'
   std::string letters_;            // of all stages
   std::vector<int64_t> segments_;  // layers of each stage of the pattern
   int64_t vocabulary_multiple_ = 1;

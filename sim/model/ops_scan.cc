@@ -91,9 +91,9 @@ void AddGatedNorm(OpsBuilder& builder, const std::string& prefix, double width,
   DealHeads(builder, {width}, op);
 }
 
-// Values of all states of a device, one a chunk, for each token.
+// Work of a scan for one token of a device; what repeats in B is said apart.
 struct Scan {
-  double forward_flops = 0, again_flops = 0;  // of a token; again: also in B
+  double forward_flops = 0, again_flops = 0;  // again: in B besides gradients
   double forward_bytes = 0, backward_bytes = 0;
   double kept = 0;                            // bytes of a token until B
   double states = 0;                          // bytes of a token while it runs

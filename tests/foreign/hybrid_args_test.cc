@@ -82,7 +82,7 @@ TEST_CASE("hybrid: gated delta layers are those of Megatron's frequency",
   fields = Read(
       absl::StrCat(delta,
                    "--linear-attention-freq '([1]*3+[0])*2' --num-experts 4 "
-                   "--moe-layer-freq '[0]*1+[1]*7' --moe-router-topk 1"));
+                   "--moe-layer-freq '[0]*1+[1]*7' --moe-router-topk 2"));
   CHECK(fields["model.pattern"] == "(G-)(GE)(GE)(*E)(GE)(GE)(GE)(*E)");
   CHECK(absl::StrContains(
       Says(absl::StrCat(delta, "--linear-attention-freq '[1]*3'")),

@@ -184,7 +184,7 @@ TEST_CASE("hybrid: the lists of kinds say what the letters do", "[model]") {
   CHECK(absl::StrContains(says(R"("a": 1)"), "needed for the kinds"));
 }
 
-// Of published files, with the totals of their model cards' tensors.
+// Published files, with the totals of the tensors of their model cards.
 TEST_CASE("hybrid: other types have their published parameters", "[model]") {
   const ModelSpec next = Read(R"({"model_type": "qwen3_next",
       "hidden_size": 2048, "num_hidden_layers": 48, "vocab_size": 151936,

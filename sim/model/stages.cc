@@ -22,7 +22,17 @@ bool IsUsual(const StageBlock& block) {
          block.layer_kind.feed_forward != FeedForward::kNone;
 }
 
-std::string Describe(const StageBlock& block) {
+bool HasLetters(const StageLayout& layout) {
+  for (const std::vector<StageBlock>& blocks : layout.stages) {
+    for (const StageBlock& block : blocks) {
+      if (!IsUsual(block)) return true;
+    }
+  }
+  return false;
+}
+
+// `letters`: some layers have other parts than attention and what is behind it.
+std::string Describe(const StageBlock& block, bool letters) {
   const auto counted = [&](absl::string_view one, absl::string_view many) {
     return absl::StrCat(block.count, " ", block.count == 1 ? one : many);
   };
@@ -32,7 +42,7 @@ std::string Describe(const StageBlock& block) {
       return absl::StrCat(part, "embedding");
     case BlockKind::kDenseLayer:
     case BlockKind::kExpertLayer:
-      if (!IsUsual(block)) {
+      if (letters) {
         return LettersOf(std::vector<LayerKind>(block.count, block.layer_kind));
       }
       return block.kind == BlockKind::kDenseLayer
@@ -121,19 +131,22 @@ int64_t StageLayout::LayersOf(int stage) const {
 }
 
 std::string StageLayout::ToString() const {
+  const bool letters = HasLetters(*this);
   std::string text;
   for (const std::vector<StageBlock>& blocks : stages) {
     std::vector<std::string> parts;
-    bool is_usual = true;  // letters of neighbours stand together
+    bool after_letters = false;  // those of neighbours stand together
     for (const StageBlock& block : blocks) {
-      const bool joins =
-          !parts.empty() && !is_usual && IsLayer(block.kind) && !IsUsual(block);
-      is_usual = !IsLayer(block.kind) || IsUsual(block);
-      if (joins) {
-        parts.back() += Describe(block);
+      const bool is_letters =
+          letters && (block.kind == BlockKind::kDenseLayer ||
+                      block.kind == BlockKind::kExpertLayer);
+      const std::string part = Describe(block, letters);
+      if (is_letters && after_letters) {
+        parts.back() += part;
       } else {
-        parts.push_back(Describe(block));
+        parts.push_back(part);
       }
+      after_letters = is_letters;
     }
     absl::StrAppend(&text, blocks.empty() ? "nothing" : "",
                     absl::StrJoin(parts, ", "), "\n");

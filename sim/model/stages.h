@@ -30,8 +30,8 @@ struct StageLayout {
   std::vector<std::vector<StageBlock>> stages;
 
   int64_t LayersOf(int stage) const;
-  // "embedding, 4 layers" a line a stage; layers with other parts than
-  // attention and what is behind it in letters (layer_kinds.h).
+  // "embedding, 4 layers" a line a stage; in letters if some layers have
+  // other parts than attention and what is behind it (layer_kinds.h).
   std::string ToString() const;
 };
 

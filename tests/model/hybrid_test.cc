@@ -468,8 +468,7 @@ TEST_CASE("hybrid: stages hold the layers of the pattern", "[model]") {
   const ModelSpec next = FindModel("qwen3-next-80b-a3b").value();
   const auto mixed = LayoutFromCounts(next, training, {4, 44});
   REQUIRE(mixed.ok());
-  CHECK(absl::StartsWith(mixed->ToString(),
-                         "embedding, (GE)(GE)(GE)(*E)\n"));
+  CHECK(absl::StartsWith(mixed->ToString(), "embedding, (GE)(GE)(GE)(*E)\n"));
 
   // Balanced over chunks of a rank: no rank is further above the mean than the
   // largest layer weighs; an even split of the same layers is worse.

@@ -4,7 +4,7 @@
 // state-spaces/mamba 2.2 (ops/triton/ssd_combined.py, with its memory-efficient
 // path), in fla-org/flash-linear-attention 0.3 (ops/gated_delta_rule/chunk.py)
 // and in Megatron-Core (core/ssm/mamba_mixer.py, gated_delta_net, d98e8a64),
-// which has its defaults of chunks too. [framework source]
+// which has its defaults of chunks too.
 #include <algorithm>
 #include <utility>
 
@@ -14,6 +14,7 @@
 namespace pipewright {
 namespace {
 
+// Bytes of an activation, bf16. [numerics, bytes]
 constexpr double kElement = OpsBuilder::kElement;
 // Bytes of a sum. [numerics, bytes]
 constexpr double kSum = 4;

@@ -40,16 +40,18 @@ double MostOnOneRank(const PreparedModel& model, const RunSizes& sizes) {
   const double in_flight = 2.0 * sizes.microbatches * sizes.slices;
   const double versions = sizes.pp + 1;
   double bytes = BoundaryBytes(model.spec, model.training) * in_flight;
-  std::map<BlockKind, double> counts;
+  std::map<std::pair<BlockKind, int64_t>, double> counts;
   for (const std::vector<StageBlock>& blocks : model.layout.stages) {
     for (const StageBlock& block : blocks) {
-      counts[block.kind] += static_cast<double>(block.count);
+      // As of a layer behind all others: frozen ones, which need less, are
+      // the first.
+      const int64_t layer =
+          model.spec.kinds.empty() ? model.spec.layers : block.first_layer;
+      counts[{block.kind, layer}] += static_cast<double>(block.count);
     }
   }
-  for (const auto& [kind, count] : counts) {
-    // As of a layer behind all others: frozen ones, which need less, are the
-    // first.
-    for (const ModelOp& op : model.Ops(kind, model.spec.layers)) {
+  for (const auto& [block, count] : counts) {
+    for (const ModelOp& op : model.Ops(block.first, block.second)) {
       bytes += count * BytesOf(op, model.training, in_flight, versions);
     }
   }

@@ -5,6 +5,7 @@
 #include "sim/base/status.h"
 #include "sim/config/config_fields.h"
 #include "sim/config/prepare_parts.h"
+#include "sim/model/layer_kinds.h"
 
 namespace pipewright {
 
@@ -16,7 +17,7 @@ bool GivesModel(const ModelChoice& model) {
   for (const ModelPropertyRow& row : ModelPropertyRows()) {
     any |= (model.*row.given).has_value();
   }
-  return any;
+  return any || model.pattern;
 }
 
 namespace {
@@ -46,6 +47,24 @@ absl::StatusOr<ModelSpec> BaseModel(const RunConfig& config,
   return model;
 }
 
+// The kinds of the layers, as many as there are.
+absl::Status TakePattern(const RunConfig& config, ModelSpec* model) {
+  const ModelChoice& given = config.model;
+  if (given.pattern) {
+    const bool latent = given.kv_lora_rank.value_or(model->kv_lora_rank) > 0;
+    absl::StatusOr<std::vector<LayerKind>> kinds =
+        LayerKindsOf(*given.pattern, latent);
+    PW_RETURN_IF_ERROR(Prefix(config.Field("model.pattern"), kinds.status()));
+    model->kinds = *std::move(kinds);
+    model->layers = static_cast<int64_t>(model->kinds.size());
+  }
+  const int64_t layers = given.layers.value_or(model->layers);
+  if (layers > 0 && layers < static_cast<int64_t>(model->kinds.size())) {
+    model->kinds.resize(layers);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::optional<ModelSpec>> PrepareModel(const RunConfig& config,
@@ -54,6 +73,7 @@ absl::StatusOr<std::optional<ModelSpec>> PrepareModel(const RunConfig& config,
   if (!GivesModel(given)) return std::optional<ModelSpec>();
   PW_ASSIGN_OR_RETURN(ModelSpec model, BaseModel(config, context));
   if (given.heads && !given.kv_heads) model.kv_heads = *given.heads;
+  PW_RETURN_IF_ERROR(TakePattern(config, &model));
   for (const ModelSizeRow& row : ModelSizeRows()) {
     if (given.*row.given) model.*row.size = *(given.*row.given);
     if (model.*row.size > row.most) {
@@ -62,7 +82,10 @@ absl::StatusOr<std::optional<ModelSpec>> PrepareModel(const RunConfig& config,
       return BadValue(place, absl::StrCat(row.path, " ", model.*row.size),
                       absl::StrCat("at most ", row.most));
     }
-    if (model.*row.size >= row.least) continue;
+    const bool is_heads =
+        row.size == &ModelSpec::heads || row.size == &ModelSpec::kv_heads;
+    const bool is_idle = is_heads && !model.Has(Mixer::kAttention);
+    if (model.*row.size >= row.least || is_idle) continue;
     return MissingValue(config.Field(row.path),
                         "model.preset, model.hf, or layers, hidden, heads, "
                         "ffn_hidden, vocabulary and sequence together");
@@ -108,9 +131,18 @@ SequenceShape SequenceShapeOf(const RunConfig& config,
     shape.tokens = model->sequence;
   }
   if (model) {
-    const double attention =
-        2.0 * static_cast<double>(shape.tokens * model->hidden);
-    shape.attention = attention / (2 * model->LayerParameters(0) + attention);
+    double parameters = model->LayerParameters(0);
+    double attention = 2.0 * static_cast<double>(shape.tokens * model->hidden);
+    if (!model->kinds.empty()) {
+      double has_it = 0;
+      parameters = 0;
+      for (int64_t layer = 0; layer < model->layers; ++layer) {
+        parameters += model->LayerParameters(layer);
+        has_it += model->KindOf(layer).mixer == Mixer::kAttention ? 1 : 0;
+      }
+      attention *= has_it;
+    }
+    shape.attention = attention / (2 * parameters + attention);
   }
   return shape;
 }

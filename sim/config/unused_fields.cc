@@ -152,6 +152,24 @@ constexpr Condition kConditions[] = {
        return model && model->spec.has_dense_layers();
      },
      "if every layer has experts"},
+    {"Mamba layers",
+     [](const Facts& facts) {
+       const auto& model = facts.run.prepared_model;
+       return model && model->spec.Has(Mixer::kMamba);
+     },
+     "without Mamba layers (model.pattern)"},
+    {"gated delta layers",
+     [](const Facts& facts) {
+       const auto& model = facts.run.prepared_model;
+       return model && model->spec.Has(Mixer::kDelta);
+     },
+     "without gated delta layers (model.pattern)"},
+    {"layers with a scan",
+     [](const Facts& facts) {
+       const auto& model = facts.run.prepared_model;
+       return model && model->spec.has_scans();
+     },
+     "without Mamba or gated delta layers (model.pattern)"},
     {"sequences above the window",
      [](const Facts& facts) {
        const auto& model = facts.run.prepared_model;

@@ -56,6 +56,10 @@ constexpr double kMxfp8Table = 0.09;
 constexpr double kGroupedLess = 0.41;
 constexpr double kGroupedMore = 0.24;
 constexpr double kNarrowGrouped = 0.49;
+// Scans of Mamba-2 and gated delta, which no kernel was compared with: a factor
+// of two either way, as what one kernel of them writes may stay on chip for the
+// next one. [assumption]
+constexpr double kScans = 0.69;
 // What layers of experts do besides products and attention: PyTorch's kernels
 // of one layer, which are not fused, take 3.10 ms on an H100 where 0.85 are
 // estimated for fused ones (experiments/torch_layers). Other software fuses
@@ -184,8 +188,9 @@ struct Parts {
   double curves_s = 0;
   double attention_s = 0;
   double flash_s = 0;  // attention of PyTorch, other than the tables'
-  double sums_s = 0;   // what W's sums of gradients move, hidden or not
-  double host_s = 0;   // in passes that the host makes longer than the device
+  double scans_s = 0;
+  double sums_s = 0;  // what W's sums of gradients move, hidden or not
+  double host_s = 0;  // in passes that the host makes longer than the device
   // (seconds, error) of one pass of one op.
   std::map<std::pair<std::string, int>, std::pair<double, double>> kernels;
 };
@@ -210,6 +215,7 @@ void AddPass(const ModelOp& op, const OpTime& time, int pass, bool is_narrow,
       parts->flash_s += seconds;
     }
   }
+  if (op.kind == OpClass::kScan) parts->scans_s += seconds;
   if (!absl::StartsWith(time.how[pass], "silicon")) {
     parts->curves_s += seconds - cast_s;
     return;
@@ -360,6 +366,8 @@ std::string UnmeasuredKind(const ModelSpec& model, const TrainingSpec& training,
     return absl::StrCat("devices like ", device.name);
   }
   if (!options.network.has_nvlink) return "devices without NVLink";
+  if (model.Has(Mixer::kMamba)) return "Mamba layers";
+  if (model.Has(Mixer::kDelta)) return "gated delta layers";
   if (has_experts && device.architecture == "ampere") {
     return "experts on Ampere";
   }
@@ -454,6 +462,7 @@ RatioInterval EstimateError(const BlockPrices& prices,
   }
   squares.Add(kCasts * parts.casts_s / all_s);
   squares.Add(kGradientSumError * parts.sums_s / all_s);
+  squares.Add(kScans * parts.scans_s / all_s);
   squares.Add(0, std::log1p(kUnfused * parts.small_s / all_s));
   // One call for all groups waits for no host.
   squares.Add(-std::log1p(-std::min(kMostHeld, parts.held_s / all_s)), 0);

@@ -109,6 +109,8 @@ Count CountOf(const ModelOp& op) {
       // DotProductAttention and its backend; cuDNN's backward has a kernel
       // before and behind it.
       return {{1, 3, 0}, {2, 1, 0}};
+    case OpClass::kScan:
+      return {{op.count, 2 * op.count, 0}, {1, 1, 0}};
     case OpClass::kNorm:
       // Gradients of the weights are summed by a second kernel.
       return {{1, 2, 0}, {0, 0, 0}};

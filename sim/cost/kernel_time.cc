@@ -139,6 +139,12 @@ double OpSeconds(const DeviceSpec& device, const TrainingSpec& training,
       // A window is a short sequence for each of its queries.
       return AttentionSeconds(device, pass, causal, work.flops,
                               op.window > 0 ? op.window : op.n);
+    case OpClass::kScan:
+      // As batched products of a chunk, each with the loss of its size; that or
+      // the traffic counts.
+      return GemmSeconds(device, Precision::kBf16, op.m, op.n, op.k,
+                         work.flops / (2 * op.m * op.n * op.k), work.bytes) +
+             (op.count - 1) * kKernelGapSeconds;
     case OpClass::kNorm:
     case OpClass::kElementwise:
     case OpClass::kLookup:

@@ -72,6 +72,9 @@ absl::StatusOr<ProfileModel> ProfileModelOf(const ModelSpec& model) {
   if (model.frozen_layers > 0) return refuse("frozen layers");
   if (model.lora_rank > 0) return refuse("LoRA adapters");
   if (model.window > 0) return refuse("windows of attention");
+  if (!model.kinds.empty()) return refuse("layers of several kinds");
+  if (model.attention_gate) return refuse("gates of attention");
+  if (model.expert_latent > 0) return refuse("a projection before experts");
   return ProfileModel{.style = model.gated ? "llama" : "gpt",
                       .hidden = model.hidden,
                       .heads = model.heads,

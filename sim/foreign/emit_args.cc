@@ -56,7 +56,7 @@ int64_t DenseWidth(const ModelSpec& model) {
 }  // namespace
 
 void Emission::HoldModel() {
-  Hold({"model.preset", "model.hf"});
+  Hold({"model.preset", "model.hf", "model.pattern"});
   for (const ModelSizeRow& row : ModelSizeRows()) held.insert(row.path);
   for (const ModelPropertyRow& row : ModelPropertyRows()) held.insert(row.path);
 }
@@ -91,6 +91,7 @@ bool IsSameModel(const ModelSpec& one, const ModelSpec& other) {
   for (const ModelPropertyRow& row : ModelPropertyRows()) {
     if (one.*row.property != other.*row.property) return false;
   }
+  if (one.kinds != other.kinds) return false;
   // Without latent attention no head size means one that follows; without
   // dense layers their width says nothing.
   return (one.has_mla() || one.HeadDim() == other.HeadDim()) &&

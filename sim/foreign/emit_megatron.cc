@@ -6,10 +6,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "sim/analysis/search/plan_layouts.h"
 #include "sim/base/status.h"
 #include "sim/config/config_types.h"
 #include "sim/foreign/emission.h"
+#include "sim/model/layer_kinds.h"
 #include "sim/model/precision.h"
 #include "sim/topology/registry.h"
 
@@ -38,6 +40,7 @@ struct MegatronArgs {
 
   void Model();
   void Experts();
+  void Pattern();
   void Parallelism();
   void Layout();
   void Recomputation();
@@ -50,7 +53,11 @@ void MegatronArgs::Model() {
   const auto size = [this](const char* flag, int64_t value) {
     Flag(absl::StrCat(flag, " ", value));
   };
-  size("num-layers", model.layers);
+  if (model.kinds.empty()) {
+    size("num-layers", model.layers);
+  } else {
+    Pattern();
+  }
   size("hidden-size", model.hidden);
   size("ffn-hidden-size",
        model.ffn_hidden > 0 ? model.ffn_hidden : model.expert_ffn_hidden);
@@ -70,7 +77,10 @@ void MegatronArgs::Model() {
     if (model.head_dim > 0) size("kv-channels", model.head_dim);
   }
   if (model.experts > 0) Experts();
-  if (model.mtp_layers > 0) size("mtp-num-layers", model.mtp_layers);
+  if (model.mtp_layers > 0 && model.kinds.empty()) {
+    size("mtp-num-layers", model.mtp_layers);
+  }
+  if (model.attention_gate) Flag("attention-output-gate");
   if (model.window > 0) {
     Flag(absl::StrCat("window-size '(", model.window, ",0)'"));
     if (model.full_attention_every > 0) {
@@ -86,7 +96,9 @@ void MegatronArgs::Model() {
   size("max-position-embeddings",
        model.positions > 0 ? model.positions : training.sequence);
   Flag(absl::StrCat("position-embedding-type ",
-                    model.positions > 0 ? "learned_absolute" : "rope"));
+                    model.positions > 0     ? "learned_absolute"
+                    : model.rotary_dim == 0 ? "none"
+                                            : "rope"));
   Flag(model.layer_norm ? "normalization LayerNorm" : "normalization RMSNorm");
   if (model.gated) Flag("swiglu");
   if (!model.tied_embeddings) Flag("untie-embeddings-and-output-weights");
@@ -106,9 +118,52 @@ bool HasSigmoidRouter(const std::string& model) {
          absl::StartsWith(model, "kimi-k2") || model == "moonlight-16b";
 }
 
+// Stages stand in the pattern, in the order of the forward pass.
+void MegatronArgs::Pattern() {
+  std::string letters = LettersOf(model.kinds);
+  if (model.has_mla()) absl::StrReplaceAll({{"*", "+"}}, &letters);
+  std::string pattern;
+  const StageLayout& layout = run.prepared_model->layout;
+  size_t at = 0;
+  for (size_t stage = 0; stage < layout.stages.size(); ++stage) {
+    const int64_t layers = layout.LayersOf(static_cast<int>(stage));
+    absl::StrAppend(&pattern, stage > 0 ? "|" : "", letters.substr(at, layers));
+    at += static_cast<size_t>(layers);
+  }
+  emission.Hold({"strategy.layers", "strategy.layout", "strategy.split"});
+  for (int64_t layer = 0; layer < model.mtp_layers; ++layer) {
+    absl::StrAppend(&pattern, "/", model.has_mla() ? "+" : "*",
+                    model.has_experts() ? "E" : "-");
+  }
+  Flag(absl::StrCat("hybrid-layer-pattern '", pattern, "'"));
+  Hold("model.pattern");
+  const auto size = [this](const char* flag, int64_t value) {
+    Flag(absl::StrCat(flag, " ", value));
+  };
+  if (model.Has(Mixer::kMamba)) {
+    size("mamba-num-heads", model.mamba_heads);
+    size("mamba-head-dim", model.mamba_head_dim);
+    size("mamba-num-groups", model.mamba_groups);
+    size("mamba-state-dim", model.mamba_state);
+  }
+  if (model.Has(Mixer::kDelta)) {
+    size("linear-num-key-heads", model.delta_key_heads);
+    size("linear-num-value-heads", model.delta_value_heads);
+    size("linear-key-head-dim", model.delta_key_dim);
+    size("linear-value-head-dim", model.delta_value_dim);
+    size("linear-conv-kernel-dim", model.conv_kernel);
+  }
+}
+
 void MegatronArgs::Experts() {
   Flag(absl::StrCat("num-experts ", model.experts));
-  if (model.expert_layer_every > 1) {
+  if (model.expert_latent > 0) {
+    Flag(absl::StrCat("moe-latent-size ", model.expert_latent));
+  }
+  if (model.shared_gate) Flag("moe-shared-expert-gate");
+  if (!model.kinds.empty()) {
+    // The pattern says which layers have them.
+  } else if (model.expert_layer_every > 1) {
     std::vector<int> has(model.layers);
     for (int64_t layer = model.first_dense_layers; layer < model.layers;
          layer += model.expert_layer_every) {
@@ -162,8 +217,29 @@ std::string NotOfMegatron(const ModelSpec& model) {
   if (model.chunked_window || model.full_attention_first > 0) {
     return "windows of this kind";
   }
-  if (model.expert_bias || model.projection_bias || model.shared_gate) {
-    return "biases and gates of single parts";
+  if (model.expert_bias || model.projection_bias) {
+    return "biases of single parts";
+  }
+  for (const LayerKind& kind : model.kinds) {
+    if (kind.parts() == 2) {
+      return "layers of several kinds with two parts each (model.pattern, "
+             "(GE))";
+    }
+  }
+  if (model.rotary_dim > 0 || (model.rotary_dim == 0 && model.kinds.empty())) {
+    return "a rotary embedding of a part of each head";
+  }
+  if (!model.Has(Mixer::kAttention)) return "a model without attention";
+  if (model.Has(Mixer::kMamba) && model.scan_chunk > 0 &&
+      model.scan_chunk != 128) {
+    return "chunks of Mamba's scan other than of 128 tokens";
+  }
+  if (model.mamba_bias) return "biases of Mamba's projections";
+  if (model.Has(Mixer::kMamba) && !model.mamba_conv_bias) {
+    return "Mamba's convolution without a bias";
+  }
+  if (model.Has(Mixer::kMamba) && model.conv_kernel != 4) {
+    return "another reach of Mamba's convolution than 4";
   }
   if (!model.causal) return "attention that is not causal";
   if (!model.final_norm) return "no norm behind the last layer";
@@ -173,7 +249,9 @@ std::string NotOfMegatron(const ModelSpec& model) {
 // Chunks and layers.
 void MegatronArgs::Layout() {
   const StrategyChoice& strategy = run.config.strategy;
-  if (!config.strategy.layers.empty()) {
+  if (!model.kinds.empty()) {
+    // The pattern has the stages.
+  } else if (!config.strategy.layers.empty()) {
     Flag(absl::StrCat("pipeline-model-parallel-layout '",
                       MegatronLayout(config.strategy.layers, model.mtp_layers),
                       "'"));
@@ -429,7 +507,9 @@ absl::Status EmitMegatron(Emission* emission) {
       order, emission->Comments(), "MODEL_ARGS=(\n  ",
       absl::StrJoin(flags.model, "\n  "), "\n)\nPARALLEL_ARGS=(\n  ",
       absl::StrJoin(flags.parallel, "\n  "), "\n)\n", launch,
-      " pretrain_gpt.py \\\n  \"${MODEL_ARGS[@]}\" \"${PARALLEL_ARGS[@]}\" "
+      emission->model.kinds.empty() ? " pretrain_gpt.py"
+                                    : " pretrain_hybrid.py",
+      " \\\n  \"${MODEL_ARGS[@]}\" \"${PARALLEL_ARGS[@]}\" "
       "\"$@\"\n");
   return absl::OkStatus();
 }

@@ -22,6 +22,7 @@
 #include "sim/config/config_fields.h"
 #include "sim/foreign/key_reader.h"
 #include "sim/foreign/layer_pattern.h"
+#include "sim/model/layer_kinds.h"
 
 namespace pipewright {
 namespace {
@@ -32,6 +33,17 @@ using Ids = std::vector<std::string>;
 const Ids& ExpertIds() {
   static const auto* const ids = new Ids{"num_experts", "moe_router_topk",
                                          "moe_shared_expert_intermediate_size"};
+  return *ids;
+}
+const Ids& MambaIds() {
+  static const auto* const ids =
+      new Ids{"mamba_state_dim", "mamba_head_dim", "mamba_num_groups"};
+  return *ids;
+}
+const Ids& DeltaIds() {
+  static const auto* const ids = new Ids{
+      "linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim",
+      "linear_value_head_dim", "linear_conv_kernel_dim"};
   return *ids;
 }
 const Ids& LatentIds() {
@@ -62,8 +74,16 @@ class MegatronFile {
       keys_.Assume("position_embedding_type", "rope");
     }
     PW_RETURN_IF_ERROR(Degrees());
+    PW_RETURN_IF_ERROR(Hybrid());
     PW_RETURN_IF_ERROR(Devices());
     PW_RETURN_IF_ERROR(keys_.CheckRules(Known()));
+    // Its own rules are checked without them.
+    if (hybrid_ != nullptr) {
+      keys_.Assume("num_layers", absl::StrCat(letters_.size()));
+    }
+    if (predictions_ > 0) {
+      keys_.Assume("mtp_num_layers", absl::StrCat(predictions_));
+    }
     PW_RETURN_IF_ERROR(Model());
     PW_RETURN_IF_ERROR(Stages());
     PW_RETURN_IF_ERROR(Batch());
@@ -87,6 +107,120 @@ class MegatronFile {
            around_.Gives("model.preset") || around_.Gives("model.hf");
   }
   bool has_experts() { return keys_.Has("num_experts"); }
+
+  // "M-M*|M-M*/*E": kinds of layers, '|' between stages, behind each '/' those
+  // of multi-token prediction (megatron/core/models/hybrid/
+  // hybrid_layer_allocation.py).
+  absl::Status Hybrid() {
+    for (const char* id : {"hybrid_layer_pattern", "hybrid_override_pattern"}) {
+      if (keys_.Knows(id) && keys_.Has(id)) hybrid_ = id;
+    }
+    if (hybrid_ == nullptr) return absl::OkStatus();
+    std::vector<std::string> parts = absl::StrSplit(keys_.Text(hybrid_), '/');
+    for (const absl::string_view stage : absl::StrSplit(parts[0], '|')) {
+      absl::StrAppend(&letters_, stage);
+      segments_.push_back(static_cast<int64_t>(stage.size()));
+    }
+    if (absl::StatusOr<std::vector<LayerKind>> kinds =
+            LayerKindsOf(letters_, keys_.On("multi_latent_attention"));
+        !kinds.ok()) {
+      return keys_.Refused(hybrid_, kinds.status().message());
+    }
+    if (segments_.size() > 1 && segments_.size() % pp_ != 0) {
+      return keys_.Refused(hybrid_, absl::StrCat(segments_.size(),
+                                                 " stages are no multiple of "
+                                                 "pp = ",
+                                                 pp_));
+    }
+    constexpr char kOld[] = "mtp_hybrid_override_pattern";
+    parts.erase(parts.begin());
+    predictions_ = parts.size();
+    if (parts.empty() && keys_.Knows(kOld) && keys_.Has(kOld)) {
+      parts.push_back(keys_.Text(kOld));
+    }
+    for (const std::string& part : parts) {
+      if (part.size() == 2 && (part[0] == '*' || part[0] == '+') &&
+          part[1] == (has_experts() ? 'E' : '-')) {
+        continue;
+      }
+      return keys_.Refused(hybrid_, absl::StrCat("layers of multi-token "
+                                                 "prediction '",
+                                                 part,
+                                                 "' have no field: it is "
+                                                 "attention and a feed-forward "
+                                                 "part"));
+    }
+    return absl::OkStatus();
+  }
+
+  // Gated delta in place of attention, in all layers but every Nth or by a list
+  // (transformer_config.py, linear_attention_freq).
+  absl::Status DeltaLayers() {
+    constexpr char kFreq[] = "linear_attention_freq";
+    constexpr char kVariant[] = "experimental_attention_variant";
+    if (!keys_.Knows(kVariant) || hybrid_ != nullptr) return absl::OkStatus();
+    const std::string variant = keys_.Text(kVariant);
+    if (variant.empty()) return absl::OkStatus();
+    if (variant != "gdn" && variant != "gated_delta_net") {
+      keys_.NotModelled(kVariant, "other attention than full or gated delta");
+      return absl::OkStatus();
+    }
+    PW_ASSIGN_OR_RETURN(const int64_t layers, keys_.Int("num_layers", 0));
+    const std::string text = absl::StrJoin(keys_.List(kFreq), ",");
+    const std::string freq = absl::StrJoin(keys_.List("moe_layer_freq"), ",");
+    std::optional<std::vector<int64_t>> delta = ReadLayerPattern(text, layers);
+    std::optional<std::vector<int64_t>> experts =
+        ReadLayerPattern(freq.empty() ? "1" : freq, layers);
+    int64_t every = 0;
+    if (absl::SimpleAtoi(text, &every) && delta) {
+      for (int64_t layer = 0; layer < layers; ++layer) {
+        (*delta)[layer] = (layer + 1) % every == 0 ? 0 : 1;
+      }
+    }
+    const auto size = static_cast<size_t>(layers);
+    if (!delta || delta->size() != size) {
+      return keys_.Wrong(
+          kFreq, absl::StrCat("N, or a list of ", layers, " of 0 and 1"));
+    }
+    if (!experts || experts->size() != size) return absl::OkStatus();
+    std::string letters;
+    for (int64_t layer = 0; layer < layers; ++layer) {
+      absl::StrAppend(&letters, (*delta)[layer] != 0 ? "(G" : "(*",
+                      has_experts() && (*experts)[layer] != 0 ? "E)" : "-)");
+    }
+    keys_.Set("model.pattern", letters, kFreq);
+    keys_.Apply(DeltaIds());
+    return absl::OkStatus();
+  }
+
+  // Sizes of the kinds that the pattern has.
+  void HybridSizes() {
+    if (hybrid_ == nullptr) return;
+    keys_.Set("model.pattern", letters_, hybrid_);
+    for (const char* id : {"is_hybrid_model", "mtp_hybrid_override_pattern",
+                           "moe_layer_freq", "linear_attention_freq"}) {
+      if (keys_.Knows(id)) keys_.Unused({id}, "the pattern says it");
+    }
+    if (absl::StrContains(letters_, 'M')) {
+      keys_.Apply(MambaIds());
+      keys_.SetDefault("model.mamba_conv_bias", "true", "always");
+      constexpr char kHeads[] = "mamba_num_heads";
+      int64_t width = 0;
+      const bool has_width =
+          absl::SimpleAtoi(keys_.Text("mamba_head_dim"), &width) && width > 0;
+      if (keys_.Knows(kHeads) && keys_.Has(kHeads)) {
+        keys_.Apply({kHeads});
+      } else if (has_width) {
+        keys_.SetDefault("model.mamba_heads",
+                         absl::StrCat(2 * Whole("hidden_size") / width),
+                         "2 * hidden_size / mamba_head_dim");
+      }
+    }
+    if (absl::StrContains(letters_, 'G')) keys_.Apply(DeltaIds());
+    if (keys_.Text("position_embedding_type") == "none") {
+      keys_.Set("model.rotary_dim", "0", "position_embedding_type");
+    }
+  }
 
   absl::Status Degrees() {
     PW_ASSIGN_OR_RETURN(tp_, keys_.Int("tensor_model_parallel_size", 1));
@@ -256,7 +390,9 @@ class MegatronFile {
           "num_query_groups acts with --group-query-attention alone: each head "
           "has keys and values of its own");
     }
+    HybridSizes();
     PW_RETURN_IF_ERROR(FeedForward());
+    PW_RETURN_IF_ERROR(DeltaLayers());
     PW_RETURN_IF_ERROR(Vocabulary());
     const bool latent = keys_.On("multi_latent_attention");
     if (latent) {
@@ -319,6 +455,7 @@ class MegatronFile {
 
   // moe_layer_freq: N, or a list of 0 and 1 with (...)*n in it.
   absl::Status DenseLayers() {
+    if (hybrid_ != nullptr) return absl::OkStatus();
     PW_ASSIGN_OR_RETURN(const int64_t layers, keys_.Int("num_layers", 0));
     const std::string text = absl::StrJoin(keys_.List("moe_layer_freq"), ",");
     if (text.empty() || text == "1") return absl::OkStatus();
@@ -448,7 +585,10 @@ class MegatronFile {
       }
       if (layers_ > 0) vpp = (layers_ + extra) / (pp_ * each);
     }
-    if (!layout.empty()) {
+    if (segments_.size() > 1) {
+      vpp = static_cast<int64_t>(segments_.size()) / pp_;
+      keys_.Set("strategy.layers", absl::StrJoin(segments_, ","), hybrid_);
+    } else if (!layout.empty()) {
       const int64_t stages = CountStages(layout);
       if (stages % pp_ != 0) {
         return keys_.Refused(
@@ -903,6 +1043,10 @@ class MegatronFile {
   int64_t size_ = 1;
   int64_t world_ = 0;
   int64_t layers_ = 0;
+  const char* hybrid_ = nullptr;   // the key of the pattern
+  size_t predictions_ = 0;         // behind each '/'
+  std::string letters_;            // of all stages
+  std::vector<int64_t> segments_;  // layers of each stage of the pattern
   int64_t vocabulary_multiple_ = 1;
 };
 

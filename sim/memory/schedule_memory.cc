@@ -230,7 +230,9 @@ std::string KeyOf(const std::vector<StageBlock>& blocks,
         model.frozen_layers - block.first_layer, 0, block.count);
     absl::StrAppend(&key, "|", static_cast<int>(block.kind), " ", block.count,
                     " ", block.part, " ", frozen, " ",
-                    frozen > 0 ? block.first_layer : 0);
+                    frozen > 0 ? block.first_layer : 0, " ",
+                    static_cast<int>(block.layer_kind.mixer),
+                    static_cast<int>(block.layer_kind.feed_forward));
   }
   return key;
 }

@@ -15,6 +15,12 @@ TrainingSpec OneSample(int64_t sequence) {
 
 bool Runs(const ModelOp& op, OpPass pass) { return op.Work(pass).flops > 0; }
 
+// No product here is with weights, but those of a convolution.
+bool HasTwoFactors(const ModelOp& op) {
+  return op.kind == OpClass::kAttention || op.kind == OpClass::kScan ||
+         op.kind == OpClass::kElementwise;
+}
+
 double ForwardFlops(const ModelSpec& model, const ModelOp& op,
                     bool halve_causal) {
   const double flops = op.Work(OpPass::kForward).flops;
@@ -29,8 +35,9 @@ double NeededFlops(const ModelSpec& model, const std::vector<ModelOp>& ops,
                    bool halve_causal) {
   double sum = 0;
   for (const ModelOp& op : ops) {
-    // Attention's gradients are of both factors of each product.
-    const double backward = op.kind == OpClass::kAttention ? 2 : 1;
+    // Gradients are of both factors of each product: of attention, and in scans
+    // and convolutions.
+    const double backward = HasTwoFactors(op) ? 2 : 1;
     const double passes = 1 +
                           (Runs(op, OpPass::kBackwardInput) ? backward : 0) +
                           (Runs(op, OpPass::kBackwardWeight) ? 1 : 0);

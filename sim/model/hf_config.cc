@@ -10,10 +10,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/types/span.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/json_fault.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
+#include "sim/model/layer_kinds.h"
 
 namespace pipewright {
 namespace {
@@ -710,51 +712,387 @@ void ReadStarcoder2(ConfigReader& read, ModelSpec* model) {
   ReadWindow(read, "sliding_window", 0, Never(), model);
 }
 
+// Layers of several kinds: states and steps by name, the kinds by list or rule.
+
+// A word of layer_types or layers_block_type; "mamba" also where the type calls
+// that linear attention.
+struct KindWord {
+  const char* word;
+  char letter;
+};
+constexpr KindWord kNemotronWords[] = {
+    {"mamba", 'M'},     {"linear_attention", 'M'},
+    {"attention", '*'}, {"full_attention", '*'},
+    {"mlp", '-'},       {"moe", 'E'}};
+constexpr KindWord kMambaWords[] = {{"mamba", 'M'},
+                                    {"linear_attention", 'M'},
+                                    {"attention", '*'},
+                                    {"full_attention", '*'}};
+constexpr KindWord kDeltaWords[] = {{"linear_attention", 'G'},
+                                    {"full_attention", '*'}};
+
+// One letter a layer of the list `key`.
+std::string LettersOfList(ConfigReader& read, const char* key,
+                          absl::Span<const KindWord> words) {
+  std::string letters;
+  const Json& list = read.Get(key);
+  if (!list.is_array()) read.Wrong(key, "a list of kinds of layers");
+  for (const Json& entry : list) {
+    const std::string name = entry.is_string() ? entry.get<std::string>() : "";
+    const auto* const found =
+        std::find_if(words.begin(), words.end(),
+                     [&](const KindWord& word) { return name == word.word; });
+    if (found == words.end()) {
+      read.NoField(
+          key, absl::StrCat("layers of the kind '", name, "' (",
+                            std::count(list.begin(), list.end(), entry), " of ",
+                            list.size(), ")"));
+      return "";
+    }
+    letters += found->letter;
+  }
+  return letters;
+}
+
+void TakeLetters(ConfigReader& read, const char* key,
+                 const std::string& letters, ModelSpec* model) {
+  if (!read.status().ok()) return;
+  absl::StatusOr<std::vector<LayerKind>> kinds = LayerKindsOf(letters, false);
+  if (!kinds.ok()) {
+    read.Wrong(key, "the letters M, *, - and E, one a layer");
+    return;
+  }
+  model->kinds = *std::move(kinds);
+  if (read.Has("num_hidden_layers") &&
+      model->layers != static_cast<int64_t>(model->kinds.size())) {
+    read.Wrong("num_hidden_layers",
+               absl::StrCat("the ", model->kinds.size(), " layers of ", key));
+  }
+  model->layers = static_cast<int64_t>(model->kinds.size());
+}
+
+// Each layer has a mixer of `letters` and a feed-forward part.
+void TakeMixers(ConfigReader& read, const char* key, const std::string& letters,
+                ModelSpec* model) {
+  std::string pairs;
+  for (size_t layer = 0; layer < letters.size(); ++layer) {
+    const bool experts = model->IsExpertLayer(static_cast<int64_t>(layer));
+    absl::StrAppend(&pairs, "(", letters.substr(layer, 1),
+                    experts ? "E)" : "-)");
+  }
+  TakeLetters(read, key, pairs, model);
+}
+
+// As Bamba and Granite 4 name them. The width follows from the model's.
+void ReadMambaSizes(ConfigReader& read, ModelSpec* model) {
+  read.SetDefaults({{"mamba_n_heads", 128},
+                    {"mamba_n_groups", 1},
+                    {"mamba_d_state", 256},
+                    {"mamba_d_conv", 4},
+                    {"mamba_expand", 2},
+                    {"mamba_chunk_size", 256}});
+  const char* const purpose = "Mamba layers";
+  read.Sizes({{"mamba_n_heads", &ModelSpec::mamba_heads, purpose},
+              {"mamba_n_groups", &ModelSpec::mamba_groups, purpose},
+              {"mamba_d_state", &ModelSpec::mamba_state, purpose},
+              {"mamba_d_conv", &ModelSpec::conv_kernel, purpose},
+              {"mamba_chunk_size", &ModelSpec::scan_chunk, purpose}},
+             model);
+  const int64_t width =
+      read.Size("mamba_expand", purpose, kNeeded) * model->hidden;
+  const int64_t heads = std::max<int64_t>(1, model->mamba_heads);
+  const bool is_auto =
+      !read.Has("mamba_d_head") || read.Get("mamba_d_head") == "auto";
+  model->mamba_head_dim =
+      is_auto ? width / heads : read.Size("mamba_d_head", purpose, kNeeded);
+  if (model->mamba_head_dim * heads != width) {
+    read.Wrong(
+        is_auto ? "mamba_n_heads" : "mamba_d_head",
+        absl::StrCat("heads that make mamba_expand * hidden_size = ", width));
+  }
+  model->mamba_bias = read.Bool("mamba_proj_bias", false);
+  model->mamba_conv_bias = read.Bool("mamba_conv_bias", true);
+}
+
+void ReadBamba(ConfigReader& read, ModelSpec* model) {
+  ReadBlock(read, model);
+  ReadMambaSizes(read, model);
+  // Hard-coded there.
+  SetBiases(read, false, false, false, model);
+  model->rotary_dim = model->HeadDim() / 2;
+  if (!FewLayers(read, *model)) return;
+  const std::set<int64_t> attention = LayersOf(read, "attn_layer_indices");
+  std::string letters;
+  for (int64_t layer = 0; layer < model->layers; ++layer) {
+    letters += attention.count(layer) > 0 ? '*' : 'M';
+  }
+  TakeMixers(read, "attn_layer_indices", letters, model);
+}
+
+// Without experts the shared part alone is the feed-forward part.
+void ReadGraniteHybrid(ConfigReader& read, ModelSpec* model) {
+  ReadBlock(read, model);
+  ReadMambaSizes(read, model);
+  const bool biases = read.Bool("attention_bias", false);
+  SetBiases(read, biases, biases, false, model);
+  const std::string positions =
+      read.Has("position_embedding_type") &&
+              read.Get("position_embedding_type").is_string()
+          ? read.Get("position_embedding_type").get<std::string>()
+          : "";
+  if (positions != "rope") model->rotary_dim = 0;
+  const int64_t shared = read.Size("shared_intermediate_size", "", 1024);
+  read.Sizes({{"num_local_experts", &ModelSpec::experts, "", 8}}, model);
+  if (model->experts > 0) {
+    ReadExperts(read, "num_local_experts", "intermediate_size", model);
+    model->shared_ffn_hidden = shared;
+  } else {
+    model->ffn_hidden = shared;
+  }
+  if (!FewLayers(read, *model)) return;
+  const char* const key =
+      read.Has("layers_block_type") ? "layers_block_type" : "layer_types";
+  TakeMixers(read, key,
+             read.Has(key) ? LettersOfList(read, key, kMambaWords)
+                           : std::string(model->layers, 'M'),
+             model);
+}
+
+// The state-space model alone.
+void ReadMamba2(ConfigReader& read, ModelSpec* model) {
+  read.SetDefaults({{"num_heads", 128},
+                    {"head_dim", 64},
+                    {"n_groups", 8},
+                    {"state_size", 128},
+                    {"conv_kernel", 4},
+                    {"chunk_size", 256},
+                    {"expand", 2}});
+  const char* const purpose = "Mamba layers";
+  read.Sizes({{"num_hidden_layers", &ModelSpec::layers,
+               "the number of layers (model.layers)"},
+              {"hidden_size", &ModelSpec::hidden, "the width (model.hidden)"},
+              {"vocab_size", &ModelSpec::vocabulary,
+               "the embedding and the output head (model.vocabulary)"},
+              {"num_heads", &ModelSpec::mamba_heads, purpose},
+              {"head_dim", &ModelSpec::mamba_head_dim, purpose},
+              {"n_groups", &ModelSpec::mamba_groups, purpose},
+              {"state_size", &ModelSpec::mamba_state, purpose},
+              {"conv_kernel", &ModelSpec::conv_kernel, purpose},
+              {"chunk_size", &ModelSpec::scan_chunk, purpose},
+              // Longest samples that it was trained on (arXiv 2405.21060).
+              {"max_position_embeddings", &ModelSpec::sequence, "", 2048}},
+             model);
+  const int64_t width = read.Size("expand", purpose, kNeeded) * model->hidden;
+  if (model->MambaWidth() != width) {
+    read.Wrong("num_heads",
+               absl::StrCat("heads that make expand * hidden_size = ", width));
+  }
+  read.Only("rms_norm", true);
+  model->mamba_bias = read.Bool("use_bias", false);
+  model->mamba_conv_bias = read.Bool("use_conv_bias", true);
+  model->tied_embeddings = read.Bool("tie_word_embeddings", false);
+  if (!FewLayers(read, *model)) return;
+  TakeLetters(read, "num_hidden_layers", std::string(model->layers, 'M'),
+              model);
+}
+
+// Multi-token prediction is attention and experts, as elsewhere.
+void ReadNemotronPrediction(ConfigReader& read, ModelSpec* model) {
+  read.Sizes({{"num_nextn_predict_layers", &ModelSpec::mtp_layers, "", 0}},
+             model);
+  if (model->mtp_layers == 0) return;
+  const bool listed = read.Has("mtp_layers_block_type");
+  const char* const key =
+      listed ? "mtp_layers_block_type" : "mtp_hybrid_override_pattern";
+  std::string letters = "*E";
+  if (listed) {
+    letters = LettersOfList(read, key, kNemotronWords);
+  } else if (read.Has(key)) {
+    letters = read.Get(key).is_string() ? read.Get(key).get<std::string>() : "";
+  }
+  if (letters != (model->has_experts() ? "*E" : "*-")) {
+    read.NoField(key,
+                 "layers of multi-token prediction other than attention and "
+                 "the feed-forward part of the model");
+  }
+}
+
+void ReadNemotronH(ConfigReader& read, ModelSpec* model) {
+  const bool listed = read.Has("layers_block_type");
+  const char* const key = listed                    ? "layers_block_type"
+                          : read.Has("layer_types") ? "layer_types"
+                                                    : "hybrid_override_pattern";
+  if (!read.Has(key)) {
+    read.Missing(key, "the kinds of the layers (model.pattern)");
+    return;
+  }
+  const bool is_text = read.Get(key).is_string();
+  const std::string letters = is_text
+                                  ? read.Get(key).get<std::string>()
+                                  : LettersOfList(read, key, kNemotronWords);
+  if (letters.find_first_not_of("M*-E") != std::string::npos) {
+    read.Wrong(key, "the letters M, *, - and E, one a layer");
+  }
+  read.SetDefaults({{"num_hidden_layers", static_cast<int64_t>(letters.size())},
+                    {"ssm_state_size", 128},
+                    {"mamba_num_heads", 128},
+                    {"mamba_head_dim", 64},
+                    {"n_groups", 8},
+                    {"conv_kernel", 4},
+                    {"chunk_size", 128},
+                    {"max_position_embeddings", 4096}});
+  ReadCommon(read, model);
+  const char* const purpose = "Mamba layers";
+  read.Sizes({{"num_key_value_heads", &ModelSpec::kv_heads, "", model->heads},
+              {"head_dim", &ModelSpec::head_dim, "",
+               read.Size("attention_head_dim", "", 128)},
+              {"intermediate_size", &ModelSpec::ffn_hidden, "", 0},
+              {"mamba_num_heads", &ModelSpec::mamba_heads, purpose},
+              {"mamba_head_dim", &ModelSpec::mamba_head_dim, purpose},
+              {"n_groups", &ModelSpec::mamba_groups, purpose},
+              {"ssm_state_size", &ModelSpec::mamba_state, purpose},
+              {"conv_kernel", &ModelSpec::conv_kernel, purpose},
+              {"chunk_size", &ModelSpec::scan_chunk, purpose}},
+             model);
+  model->rotary_dim = 0;
+  model->tied_embeddings = read.Bool("tie_word_embeddings", false);
+  const bool biases = read.Bool("attention_bias", false);
+  SetBiases(read, biases, biases, read.Bool("mlp_bias", false), model);
+  model->mamba_bias =
+      read.Bool("use_bias", read.Bool("mamba_proj_bias", false));
+  model->mamba_conv_bias = read.Bool("use_conv_bias", true);
+  model->window = read.Size("sliding_window", "", 0);
+  if (letters.find('E') != std::string::npos) {
+    ReadExperts(read, "n_routed_experts", "moe_intermediate_size", model);
+    model->shared_ffn_hidden =
+        read.Size("n_shared_experts", "", 1) == 0
+            ? 0
+            : read.Size("moe_shared_expert_intermediate_size",
+                        "the width of the shared expert "
+                        "(model.shared_ffn_hidden)",
+                        kNeeded);
+    read.Sizes({{"moe_latent_size", &ModelSpec::expert_latent, "", 0}}, model);
+  }
+  ReadNemotronPrediction(read, model);
+  TakeLetters(read, key, letters, model);
+}
+
+// Mixers of layer_types, else of full_attention_interval; one norm of queries
+// and keys, a gate behind attention, a quarter of a head is turned.
+void ReadGatedDelta(ConfigReader& read, ModelSpec* model) {
+  const char* const purpose = "gated delta layers";
+  read.Sizes(
+      {{"linear_conv_kernel_dim", &ModelSpec::conv_kernel, purpose, 4},
+       {"linear_key_head_dim", &ModelSpec::delta_key_dim, purpose, 128},
+       {"linear_value_head_dim", &ModelSpec::delta_value_dim, purpose, 128},
+       {"linear_num_key_heads", &ModelSpec::delta_key_heads, purpose, 16},
+       {"linear_num_value_heads", &ModelSpec::delta_value_heads, purpose, 32}},
+      model);
+  model->qk_norm = true;
+  read.Only("attn_output_gate", true);
+  model->attention_gate = true;
+  model->rotary_dim = model->HeadDim() / 4;
+  if (!FewLayers(read, *model)) return;
+  const bool listed = read.Has("layer_types");
+  const int64_t every = read.Size("full_attention_interval", "", 4);
+  if (every == 0) read.Wrong("full_attention_interval", "an integer from 1 on");
+  std::string letters;
+  if (listed) letters = LettersOfList(read, "layer_types", kDeltaWords);
+  for (int64_t layer = 0; !listed && layer < model->layers; ++layer) {
+    letters += Every(every)(layer) ? '*' : 'G';
+  }
+  TakeMixers(read, listed ? "layer_types" : "full_attention_interval", letters,
+             model);
+}
+
+void ReadQwen3Next(ConfigReader& read, ModelSpec* model) {
+  read.SetDefaults({{"head_dim", 256}});
+  ReadBlock(read, model);
+  ReadQwenExperts(read, model);
+  model->shared_ffn_hidden =
+      read.Size("shared_expert_intermediate_size", "", 512);
+  model->shared_gate = model->shared_ffn_hidden > 0;
+  ReadGatedDelta(read, model);
+}
+
+// Multi-token prediction is in their files, behind another key.
+void ReadQwen35(ConfigReader& read, ModelSpec* model) {
+  read.SetDefaults({{"head_dim", 256}});
+  ReadBlock(read, model);
+  read.Sizes({{"mtp_num_hidden_layers", &ModelSpec::mtp_layers, "", 0}}, model);
+  ReadGatedDelta(read, model);
+}
+
+void ReadQwen35Moe(ConfigReader& read, ModelSpec* model) {
+  read.SetDefaults({{"head_dim", 256}, {"intermediate_size", 0}});
+  ReadBlock(read, model);
+  ReadExperts(read, "num_experts", "moe_intermediate_size", model);
+  model->shared_ffn_hidden =
+      read.Size("shared_expert_intermediate_size", "", 512);
+  model->shared_gate = model->shared_ffn_hidden > 0;
+  read.Sizes({{"mtp_num_hidden_layers", &ModelSpec::mtp_layers, "", 0}}, model);
+  ReadGatedDelta(read, model);
+}
+
 struct Architecture {
   const char* model_type;
   void (*read)(ConfigReader&, ModelSpec*);
+  // Keys of kKeys that it reads.
+  std::vector<absl::string_view> own = {};
 };
 
-constexpr Architecture kArchitectures[] = {
-    {"bert", &ReadBert},
-    {"deepseek_v2", &ReadDeepSeek},
-    {"deepseek_v3", &ReadDeepSeek},
-    {"dots1", &ReadDots1},
-    {"ernie4_5", &ReadErnie},
-    {"ernie4_5_moe", &ReadErnieMoe},
-    {"gemma", &ReadGemma},
-    {"gemma2", &ReadGemma2},
-    {"gemma3", &ReadGemma3},
-    {"gemma3_text", &ReadGemma3},
-    {"glm", &ReadGlm},
-    {"glm4", &ReadGlm4},
-    {"glm4_moe", &ReadGlm4Moe},
-    {"gpt2", &ReadGpt2},
-    {"gpt_neox", &ReadGptNeox},
-    {"gpt_oss", &ReadGptOss},
-    {"granite", &ReadLlama},
-    {"granitemoe", &ReadMixtral},
-    {"hunyuan_v1_dense", &ReadHunyuan},
-    {"hunyuan_v1_moe", &ReadHunyuanMoe},
-    {"kimi_k2", &ReadDeepSeek},
-    {"llama", &ReadLlama},
-    {"llama4", &ReadLlama4},
-    {"llama4_text", &ReadLlama4},
-    {"minimax_m2", &ReadMiniMaxM2},
-    {"mistral", &ReadMistral},
-    {"mixtral", &ReadMixtral},
-    {"olmo2", &ReadOlmo2},
-    {"olmo3", &ReadOlmo3},
-    {"olmoe", &ReadOlmoe},
-    {"phi3", &ReadPhi3},
-    {"qwen2", &ReadQwen2},
-    {"qwen2_moe", &ReadQwen2Moe},
-    {"qwen3", &ReadQwen3},
-    {"qwen3_moe", &ReadQwen3Moe},
-    {"seed_oss", &ReadSeedOss},
-    {"smollm3", &ReadSmolLm3},
-    {"starcoder2", &ReadStarcoder2},
-};
+const std::vector<Architecture>& Architectures() {
+  static const auto* const all = new std::vector<Architecture>{
+      {"bamba", &ReadBamba, {"mamba_d_state"}},
+      {"bert", &ReadBert},
+      {"deepseek_v2", &ReadDeepSeek},
+      {"deepseek_v3", &ReadDeepSeek},
+      {"dots1", &ReadDots1},
+      {"ernie4_5", &ReadErnie},
+      {"ernie4_5_moe", &ReadErnieMoe},
+      {"gemma", &ReadGemma},
+      {"gemma2", &ReadGemma2},
+      {"gemma3", &ReadGemma3},
+      {"gemma3_text", &ReadGemma3},
+      {"glm", &ReadGlm},
+      {"glm4", &ReadGlm4},
+      {"glm4_moe", &ReadGlm4Moe},
+      {"gpt2", &ReadGpt2},
+      {"gpt_neox", &ReadGptNeox},
+      {"gpt_oss", &ReadGptOss},
+      {"granite", &ReadLlama},
+      {"granitemoe", &ReadMixtral},
+      {"granitemoehybrid", &ReadGraniteHybrid, {"mamba_d_state"}},
+      {"hunyuan_v1_dense", &ReadHunyuan},
+      {"hunyuan_v1_moe", &ReadHunyuanMoe},
+      {"kimi_k2", &ReadDeepSeek},
+      {"llama", &ReadLlama},
+      {"llama4", &ReadLlama4},
+      {"llama4_text", &ReadLlama4},
+      {"mamba2", &ReadMamba2},
+      {"minimax_m2", &ReadMiniMaxM2},
+      {"mistral", &ReadMistral},
+      {"mixtral", &ReadMixtral},
+      {"nemotron_h", &ReadNemotronH, {"ssm_state_size", "moe_latent_size"}},
+      {"olmo2", &ReadOlmo2},
+      {"olmo3", &ReadOlmo3},
+      {"olmoe", &ReadOlmoe},
+      {"phi3", &ReadPhi3},
+      {"qwen2", &ReadQwen2},
+      {"qwen2_moe", &ReadQwen2Moe},
+      {"qwen3", &ReadQwen3},
+      {"qwen3_5", &ReadQwen35, {"linear_num_value_heads"}},
+      {"qwen3_5_moe", &ReadQwen35Moe, {"linear_num_value_heads"}},
+      {"qwen3_5_moe_text", &ReadQwen35Moe, {"linear_num_value_heads"}},
+      {"qwen3_5_text", &ReadQwen35, {"linear_num_value_heads"}},
+      {"qwen3_moe", &ReadQwen3Moe},
+      {"qwen3_next", &ReadQwen3Next, {"linear_num_value_heads"}},
+      {"seed_oss", &ReadSeedOss},
+      {"smollm3", &ReadSmolLm3},
+      {"starcoder2", &ReadStarcoder2},
+  };
+  return *all;
+}
 
 // What is known to be in a model of a type and has no field.
 struct Refusal {
@@ -763,39 +1101,38 @@ struct Refusal {
 };
 
 constexpr char kStates[] = "state-space layers";
+constexpr char kMamba1[] = "Mamba layers of the first kind";
 constexpr char kBeside[] =
     "attention and feed-forward parts beside each other behind one norm";
 constexpr char kIndexed[] = "layers with sparse attention by an index";
 constexpr char kEncoder[] = "an encoder and attention to it";
 
 constexpr Refusal kRefusals[] = {
-    {"bamba", kStates},
     {"bart", kEncoder},
     {"cohere", kBeside},
     {"cohere2", kBeside},
     {"deepseek_v32", kIndexed},
     {"falcon", kBeside},
-    {"falcon_h1", kStates},
-    {"falcon_mamba", kStates},
+    {"falcon_h1", "attention and Mamba beside each other in one layer"},
+    {"falcon_mamba", kMamba1},
     {"gemma3n", "inputs of each layer and keys that layers share"},
     {"glm_moe_dsa", kIndexed},
     {"gptj", kBeside},
-    {"granitemoehybrid", kStates},
-    {"jamba", kStates},
-    {"kimi_linear", "layers with linear attention"},
+    {"jamba", kMamba1},
+    {"kimi_linear", "layers with Kimi delta attention"},
+    {"lfm2", "layers that are a short convolution"},
+    {"lfm2_moe", "layers that are a short convolution"},
     {"longcat_flash", "layers with two attentions and experts without work"},
-    {"mamba", kStates},
-    {"mamba2", kStates},
+    {"mamba", kMamba1},
     {"minimax", "layers with lightning attention"},
     {"minimax_text_01", "layers with lightning attention"},
-    {"nemotron_h", kStates},
     {"olmo", "norms without weights"},
     {"phi", kBeside},
-    {"qwen3_next", "gated delta layers"},
     {"recurrent_gemma", "recurrent layers"},
     {"rwkv", "recurrent layers"},
     {"t5", kEncoder},
-    {"zamba2", kStates},
+    {"zamba", kMamba1},
+    {"zamba2", "attention and feed-forward parts that layers share"},
 };
 
 // Keys of any type that make another model unless they are off.
@@ -823,9 +1160,12 @@ bool IsOff(const Json& value) {
          (value.is_structured() && value.empty());
 }
 
-void CheckKeys(ConfigReader& read) {
+// `own`: those that the type reads.
+void CheckKeys(ConfigReader& read,
+               const std::vector<absl::string_view>& own = {}) {
   for (const Refusal& key : kKeys) {
     const char* const name = key.model_type;
+    if (std::count(own.begin(), own.end(), name) > 0) continue;
     if (read.Has(name) && !IsOff(read.Get(name))) read.NoField(name, key.part);
   }
   // Kinds of routers that take the same time.
@@ -853,15 +1193,7 @@ absl::Status TypeError(absl::string_view source, const Json& json,
   ConfigReader read(json, source, "");
   for (const Refusal& refusal : kRefusals) {
     if (type != refusal.model_type) continue;
-    if (type == "qwen3_next") {
-      const int64_t every = read.Size("full_attention_interval", "", 4);
-      read.NoField(
-          read.Has("full_attention_interval") ? "full_attention_interval"
-                                              : "model_type",
-          absl::StrCat(refusal.part, " (", every - 1, " of ", every, ")"));
-    } else {
-      read.NoField("model_type", refusal.part);
-    }
+    read.NoField("model_type", refusal.part);
     return read.status();
   }
   CheckKeys(read);
@@ -917,7 +1249,7 @@ std::vector<std::string> NotesOf(const Json& json, bool part) {
 
 std::vector<std::string> HuggingFaceTypes() {
   std::vector<std::string> types;
-  for (const Architecture& architecture : kArchitectures) {
+  for (const Architecture& architecture : Architectures()) {
     types.push_back(architecture.model_type);
   }
   return types;
@@ -945,7 +1277,8 @@ absl::StatusOr<ModelSpec> ModelFromHuggingFace(absl::string_view text,
                             "", "a Hugging Face config.json"));
   }
   const std::string type = TypeOf(json);
-  const bool part = (type == "llama4" || type == "gemma3") &&
+  const bool part = (type == "llama4" || type == "gemma3" ||
+                     type == "qwen3_5" || type == "qwen3_5_moe") &&
                     json.contains("text_config") &&
                     json["text_config"].is_object();
   Json read = part ? json["text_config"] : json;
@@ -953,14 +1286,14 @@ absl::StatusOr<ModelSpec> ModelFromHuggingFace(absl::string_view text,
       json.contains("tie_word_embeddings")) {
     read["tie_word_embeddings"] = json["tie_word_embeddings"];
   }
-  for (const Architecture& architecture : kArchitectures) {
+  for (const Architecture& architecture : Architectures()) {
     if (type != architecture.model_type) continue;
     ModelSpec model;
     model.name = architecture.model_type;
     model.source = std::string(source_name);
     model.notes = NotesOf(json, part);
     ConfigReader reader(read, source_name, part ? "text_config." : "");
-    CheckKeys(reader);
+    CheckKeys(reader, architecture.own);
     architecture.read(reader, &model);
     PW_RETURN_IF_ERROR(reader.status());
     PW_RETURN_IF_ERROR(InFile(source_name, 0, CheckModel(model)));

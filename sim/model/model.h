@@ -4,8 +4,9 @@
 // A layer: attention (queries, keys, values, output; fewer kv_heads than
 // heads: grouped queries; kv_lora_rank: multi-head latent attention), a
 // feed-forward part (two matrices, three where gated; or a router with
-// experts), two norms. Around the layers: the embedding, a last norm, the
-// output head.
+// experts), two norms; or, by `kinds`, one of both alone, or Mamba-2 or gated
+// delta in place of attention. Around the layers: the embedding, a last norm,
+// the output head.
 #pragma once
 
 #include <algorithm>
@@ -18,6 +19,25 @@
 #include "absl/strings/string_view.h"
 
 namespace pipewright {
+
+// What mixes the tokens of a layer.
+enum class Mixer : uint8_t {
+  kAttention,
+  kMamba,  // Mamba-2 (arXiv 2405.21060, section 7)
+  kDelta,  // gated delta (Gated DeltaNet, arXiv 2412.06464, as Qwen3-Next has)
+  kNone,
+};
+enum class FeedForward : uint8_t { kDense, kExperts, kNone };
+struct LayerKind {
+  Mixer mixer = Mixer::kAttention;
+  FeedForward feed_forward = FeedForward::kDense;
+
+  int parts() const {
+    return (mixer != Mixer::kNone ? 1 : 0) +
+           (feed_forward != FeedForward::kNone ? 1 : 0);
+  }
+  friend bool operator==(const LayerKind&, const LayerKind&) = default;
+};
 
 struct ModelSpec {
   std::string name;
@@ -65,6 +85,9 @@ struct ModelSpec {
   // Behind those, every so many layers one has experts, the first one too; 0
   // and 1: all have.
   int64_t expert_layer_every = 0;
+  // Width that tokens are projected to in front of the experts, and back from
+  // behind them (Nemotron 3); 0: experts are as wide as the residual stream.
+  int64_t expert_latent = 0;
   bool router_bias = false;
   bool expert_bias = false;  // in both products of an expert
   bool shared_gate = false;  // hidden values that weigh the shared experts
@@ -76,6 +99,31 @@ struct ModelSpec {
   int64_t qk_nope_head_dim = 0;
   int64_t qk_rope_head_dim = 0;
   int64_t v_head_dim = 0;
+
+  bool attention_gate = false;  // queries' projection makes it (Qwen3-Next)
+  // Width of a head that the rotary embedding turns; -1: all of it.
+  int64_t rotary_dim = -1;
+
+  // Kinds of the layers; empty: all have attention, and experts where
+  // IsExpertLayer says so.
+  std::vector<LayerKind> kinds;
+  // Mamba-2: one projection to gate, input (heads * head_dim each), both of
+  // state for each group and a step for each head; a convolution over all but
+  // gate and steps; a gated norm; a projection back.
+  int64_t mamba_heads = 0;
+  int64_t mamba_head_dim = 0;
+  int64_t mamba_groups = 0;
+  int64_t mamba_state = 0;
+  bool mamba_bias = false;       // in both projections
+  bool mamba_conv_bias = false;  // in the convolution
+  // Gated delta: the same of queries and keys (key heads), values and gate
+  // (value heads), and two numbers for each value head.
+  int64_t delta_key_heads = 0;
+  int64_t delta_value_heads = 0;
+  int64_t delta_key_dim = 0;
+  int64_t delta_value_dim = 0;
+  int64_t conv_kernel = 4;  // tokens that a convolution reaches over
+  int64_t scan_chunk = 0;   // tokens that a scan works on at once; 0: the usual
 
   // Multi-token prediction (DeepSeek-V3, arXiv 2412.19437, section 2.2): a
   // further layer with a 2*hidden x hidden projection and three norms each;
@@ -106,14 +154,47 @@ struct ModelSpec {
         full_attention_every > 0 && (layer + 1) % full_attention_every == 0;
     return full || layer < full_attention_first ? 0 : window;
   }
+  // One behind the last is of multi-token prediction.
+  LayerKind KindOf(int64_t layer) const {
+    if (layer < static_cast<int64_t>(kinds.size())) return kinds[layer];
+    const bool is_behind = layer >= layers || !kinds.empty();
+    return {Mixer::kAttention,
+            (is_behind ? has_experts() : IsExpertLayer(layer))
+                ? FeedForward::kExperts
+                : FeedForward::kDense};
+  }
   // Layers of a kind with one number have the same operations.
   int64_t ClassOf(int64_t layer) const {
-    return (layer < frozen_layers ? 1 : 0) + (WindowOf(layer) > 0 ? 2 : 0);
+    const int64_t common =
+        (layer < frozen_layers ? 1 : 0) + (WindowOf(layer) > 0 ? 2 : 0);
+    if (kinds.empty()) return common;
+    const LayerKind kind = KindOf(layer);
+    return common + 4 * static_cast<int64_t>(kind.mixer) +
+           16 * static_cast<int64_t>(kind.feed_forward);
   }
-  // Layers of a kind differ: some are frozen, or some have a window.
+  // Layers of a kind differ: some are frozen, some have a window, or their
+  // parts are others.
   bool layers_differ() const {
-    return frozen_layers > 0 || (window > 0 && (full_attention_every > 1 ||
-                                                full_attention_first > 0));
+    return frozen_layers > 0 || !kinds.empty() ||
+           (window > 0 &&
+            (full_attention_every > 1 || full_attention_first > 0));
+  }
+  // Does any layer, multi-token prediction included, have it?
+  bool Has(Mixer mixer) const;
+  // Do tokens pass a state on from chunk to chunk?
+  bool has_scans() const { return Has(Mixer::kMamba) || Has(Mixer::kDelta); }
+  // Width inside of Mamba-2, and of what its convolution works on.
+  int64_t MambaWidth() const { return mamba_heads * mamba_head_dim; }
+  int64_t MambaConvWidth() const {
+    return MambaWidth() + 2 * mamba_groups * mamba_state;
+  }
+  int64_t DeltaKeyWidth() const { return delta_key_heads * delta_key_dim; }
+  int64_t DeltaValueWidth() const {
+    return delta_value_heads * delta_value_dim;
+  }
+  // Width of an expert's input and output.
+  int64_t ExpertInput() const {
+    return expert_latent > 0 ? expert_latent : hidden;
   }
 
   // Rank of adapters beside linear layers that do not make queries, keys and
@@ -125,7 +206,10 @@ struct ModelSpec {
   bool HasKeyGroups(int tp) const {
     return !has_mla() && heads > std::max<int64_t>(tp, kv_heads);
   }
-  int64_t HeadDim() const { return head_dim > 0 ? head_dim : hidden / heads; }
+  int64_t HeadDim() const {
+    if (head_dim > 0) return head_dim;
+    return heads > 0 ? hidden / heads : 0;  // 0: there is no attention
+  }
   // Width of one head's query or key, and of its value.
   int64_t QueryDim() const {
     return has_mla() ? qk_nope_head_dim + qk_rope_head_dim : HeadDim();
@@ -133,13 +217,16 @@ struct ModelSpec {
   int64_t ValueDim() const { return has_mla() ? v_head_dim : HeadDim(); }
   // True for layers whose feed-forward part is experts.
   bool IsExpertLayer(int64_t layer) const {
+    if (layer < static_cast<int64_t>(kinds.size())) {
+      return kinds[layer].feed_forward == FeedForward::kExperts;
+    }
     return has_experts() && layer >= first_dense_layers &&
            (expert_layer_every < 2 ||
             (layer - first_dense_layers) % expert_layer_every == 0);
   }
   // Without those of multi-token prediction, which all have experts if any has.
   int64_t ExpertLayers() const;
-  bool has_dense_layers() const { return ExpertLayers() < layers; }
+  bool has_dense_layers() const;
 
   // Parameters, LoRA's matrices included: beside queries, keys and values as
   // one linear layer, gate and up as one, and every other linear layer of a

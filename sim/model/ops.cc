@@ -44,18 +44,38 @@ void KeepNothing(std::vector<ModelOp>& ops) {
   }
 }
 
+void AddMixer(OpsBuilder& builder, Mixer mixer, int64_t layer) {
+  const ModelSpec& model = builder.model();
+  const size_t first = builder.size();
+  switch (mixer) {
+    case Mixer::kAttention:
+      builder.set_window(model.WindowOf(layer));
+      if (!model.has_mla()) {
+        AddAttention(builder);
+        break;
+      }
+      AddLatentAttention(builder);
+      builder.MarkModule(RecomputeModule::kNorms, first,
+                         first + (model.pre_norms ? 1 : 0));
+      break;
+    case Mixer::kMamba:
+      AddMamba(builder);
+      break;
+    case Mixer::kDelta:
+      AddDelta(builder);
+      break;
+    case Mixer::kNone:
+      return;
+  }
+  builder.MarkAll(OpPart::kAttention);
+}
+
 void AddLayer(OpsBuilder& builder, bool has_experts, int64_t layer) {
   const ModelSpec& model = builder.model();
   const size_t norms = model.pre_norms ? 1 : 0;  // in front of each part
-  builder.set_window(model.WindowOf(layer));
-  const size_t attention = builder.size();
-  if (model.has_mla()) {
-    AddLatentAttention(builder);
-    builder.MarkModule(RecomputeModule::kNorms, attention, attention + norms);
-  } else {
-    AddAttention(builder);
-  }
-  builder.MarkAll(OpPart::kAttention);
+  const LayerKind kind = model.KindOf(layer);
+  AddMixer(builder, kind.mixer, layer);
+  if (kind.feed_forward == FeedForward::kNone) return;
   const size_t feed_forward = builder.size();
   builder.Input(kFeedForwardNorm);
   if (has_experts) {
@@ -335,8 +355,8 @@ bool IsCounted(const ModelOp& op) {
 double WidthOf(const ModelOp& op, const ModelSpec& model, int product) {
   if (op.name != "qkv") return 1.0 / ProductsOf(op, model);
   const double keys = AsDouble(model.kv_heads);
-  const double all = AsDouble(model.heads) + 2 * keys;
-  return (product == 0 ? AsDouble(model.heads) : keys) / all;
+  const double queries = AsDouble(model.heads) * (model.attention_gate ? 2 : 1);
+  return (product == 0 ? queries : keys) / (queries + 2 * keys);
 }
 
 }  // namespace

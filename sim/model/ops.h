@@ -41,6 +41,8 @@ enum class OpClass : uint8_t {
   kBatchedGemm,  // unfused attention's products: two forward, four backward,
                  // each of m x n x k for `count` heads
   kAttention,    // fused: scores, softmax, times values
+  kScan,         // chunks of a recurrence: products of m x n x k inside of
+                 // them, by `count` kernels forward
   kNorm,
   kElementwise,  // activation function, residual, dropout, rotary embedding
   kLookup,       // embedding

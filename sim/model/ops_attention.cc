@@ -235,7 +235,8 @@ ModelOp& AddCore(OpsBuilder& builder, double key_value_width, double rows) {
                      builder.training().keeps_narrow_weights &&
                      !builder.training().execution.fp8_attention;
   // Attention's own backward reads it, too.
-  const bool projected = builder.KeepsInputs(!model.lora_qkv_only);
+  const bool projected =
+      builder.KeepsInputs(!model.lora_qkv_only) && !model.attention_gate;
   if (builder.training().cp > 1 || casts || !projected) {
     op.saved_until_backward += context;
   }
@@ -279,6 +280,23 @@ ModelOp& AddCore(OpsBuilder& builder, double key_value_width, double rows) {
   return builder.At(core_at);
 }
 
+// Weighs what comes out by a sigmoid: keeps the gate, and what comes out with
+// the attention itself.
+void AddGate(OpsBuilder& builder) {
+  const ModelSpec& model = builder.model();
+  const double context = OpsBuilder::kElement * builder.tokens() *
+                         builder.Heads() * AsDouble(model.ValueDim());
+  ModelOp& op = builder.Elementwise("attention gate", 3 * context, 5 * context);
+  op.saved_until_backward = context;
+  if (builder.KeepsInputs(!model.lora_qkv_only)) {
+    op.saved_until_weight =
+        context * builder.operand_bytes() / OpsBuilder::kElement;
+  }
+  op.RerunOf(Recompute::kNormActivation) = {1, 0, op.saved_until_weight};
+  op.forward_workspace = context;
+  op.backward_workspace = 2 * context;
+}
+
 }  // namespace
 
 void AddAttention(OpsBuilder& builder) {
@@ -288,12 +306,13 @@ void AddAttention(OpsBuilder& builder) {
   const double tp = builder.tp();
   builder.Input("attention norm");
   // KvHeads is that of a device, which may be a copy.
-  const double width =
-      (builder.Heads() + 2 * builder.KvHeads()) * head_dim * tp;
+  const double queries =
+      builder.Heads() * head_dim * (model.attention_gate ? 2 : 1);
+  const double keys = builder.KvHeads() * head_dim;
   builder
-      .Linear("qkv", hidden, width, OpsBuilder::Split::kColumn, model.qkv_bias)
-      .products = {builder.Heads() * head_dim, builder.KvHeads() * head_dim,
-                   builder.KvHeads() * head_dim};
+      .Linear("qkv", hidden, (queries + 2 * keys) * tp,
+              OpsBuilder::Split::kColumn, model.qkv_bias)
+      .products = {queries, keys, keys};
   const double rotated = OpsBuilder::kElement * builder.tokens() *
                          (builder.Heads() + builder.KvHeads()) * head_dim;
   if (model.qk_norm) {
@@ -306,8 +325,11 @@ void AddAttention(OpsBuilder& builder) {
     norm.is_frozen = builder.is_frozen();
     norm.saved_until_backward = rotated;
   }
-  if (model.positions == 0) {
-    builder.Elementwise("rotary embedding", 2 * rotated, 2 * rotated);
+  if (model.positions == 0 && model.rotary_dim != 0) {
+    const double part =
+        model.rotary_dim > 0 ? AsDouble(model.rotary_dim) / head_dim : 1;
+    builder.Elementwise("rotary embedding", 2 * part * rotated,
+                        2 * part * rotated);
   }
   double key_heads = builder.KvHeads();
   if (builder.training().execution.repeats_keys &&
@@ -321,6 +343,7 @@ void AddAttention(OpsBuilder& builder) {
     builder.Elementwise(kRepeatedKeys, few + all, few + all).count = 2;
   }
   AddCore(builder, 2 * key_heads * head_dim, builder.Heads());
+  if (model.attention_gate) AddGate(builder);
   builder.Linear("attention projection", AsDouble(model.heads) * head_dim,
                  hidden, OpsBuilder::Split::kRow,
                  model.bias || model.projection_bias, !model.lora_qkv_only);

@@ -125,6 +125,8 @@ class OpsBuilder {
 // The parts of a layer; each begins with its norm and ends with its residual.
 void AddAttention(OpsBuilder& builder);
 void AddLatentAttention(OpsBuilder& builder);
+void AddMamba(OpsBuilder& builder);
+void AddDelta(OpsBuilder& builder);
 void AddFeedForward(OpsBuilder& builder, double ffn_hidden,
                     const std::string& prefix);
 void AddExperts(OpsBuilder& builder);

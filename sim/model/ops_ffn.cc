@@ -78,7 +78,7 @@ void AddExchange(const OpsBuilder& builder, double bytes, bool is_dispatch,
                           .group = CommGroup::kExpert,
                           .members = training.ep,
                           .bytes = 4 * busiest / OpsBuilder::kElement /
-                                   AsDouble(builder.model().hidden),
+                                   AsDouble(builder.model().ExpertInput()),
                           .beside_passes = execution.overlap_experts});
     }
     if (training.etp() == 1 || !training.sequence_parallel) continue;
@@ -91,6 +91,22 @@ void AddExchange(const OpsBuilder& builder, double bytes, bool is_dispatch,
          .bytes = busiest * training.etp(),
          .beside_passes = execution.overlap_experts});
   }
+}
+
+// Every device projects its tokens by itself (Megatron-Core, moe_layer.py,
+// fc1_latent_proj). What goes in is kept with the norm; what comes out of the
+// experts, here.
+void AddLatent(OpsBuilder& builder, bool is_down) {
+  const ModelSpec& model = builder.model();
+  const double hidden = AsDouble(model.hidden);
+  const double latent = AsDouble(model.expert_latent);
+  ModelOp& op = builder.Linear(
+      is_down ? "expert latent down" : "expert latent up",
+      is_down ? hidden : latent, is_down ? latent : hidden,
+      OpsBuilder::Split::kReplicated, model.bias, false);
+  if (is_down || !builder.KeepsInputs(false)) return;
+  op.saved_until_weight +=
+      builder.operand_bytes() * builder.residual_tokens() * latent;
 }
 
 // A product of each token with one vector weighs what the shared experts give,
@@ -137,7 +153,7 @@ void AddFeedForward(OpsBuilder& builder, double ffn_hidden,
 void AddExperts(OpsBuilder& builder) {
   const ModelSpec& model = builder.model();
   const TrainingSpec& training = builder.training();
-  const double hidden = AsDouble(model.hidden);
+  const double hidden = AsDouble(model.ExpertInput());
   const double element = OpsBuilder::kElement;
   const double own_rows =
       builder.residual_tokens() * AsDouble(model.experts_per_token);
@@ -152,7 +168,7 @@ void AddExperts(OpsBuilder& builder) {
   router.kind = OpClass::kGemm;
   router.m = builder.residual_tokens();
   router.n = AsDouble(model.experts);
-  router.k = hidden;
+  router.k = AsDouble(model.hidden);
   router.parameters = router.n * router.k + (model.router_bias ? router.n : 0);
   router.is_frozen = builder.is_frozen();
   router.part = OpPart::kRouter;
@@ -160,6 +176,7 @@ void AddExperts(OpsBuilder& builder) {
   // Probabilities in fp32.
   router.saved_until_backward = 4 * router.m * router.n;
   builder.Add(router);
+  if (model.expert_latent > 0) AddLatent(builder, true);
 
   // Copies for each expert come by devices, and are sorted by experts once more
   // (Megatron-Core 0.14, sort_chunks_by_idxs).
@@ -215,6 +232,7 @@ void AddExperts(OpsBuilder& builder) {
   AddExchange(builder, element * own_rows * hidden, false, combine);
   combine.part = OpPart::kExperts;
   builder.Add(combine);
+  if (model.expert_latent > 0) AddLatent(builder, false);
 
   if (model.shared_ffn_hidden > 0) {
     const size_t shared = builder.size();

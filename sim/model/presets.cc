@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "sim/base/check.h"
+#include "sim/model/layer_kinds.h"
 #include "sim/model/model.h"
 
 namespace pipewright {
@@ -215,6 +217,76 @@ void AddGptOss(std::vector<ModelSpec>* models) {
   }
 }
 
+void SetPattern(const char* letters, ModelSpec* model) {
+  const absl::StatusOr<std::vector<LayerKind>> kinds =
+      LayerKindsOf(letters, false);
+  PW_CHECK(kinds.ok());
+  model->kinds = *kinds;
+  model->layers = static_cast<int64_t>(kinds->size());
+}
+
+// Mamba-2, attention without positions and two matrices with a squared ReLU
+// between them, each a layer of its own.
+ModelSpec Nemotron(const char* name, const char* source, const char* letters,
+                   int64_t hidden, int64_t heads, int64_t kv_heads,
+                   int64_t mamba_heads, int64_t mamba_state) {
+  ModelSpec model =
+      Llama(name, source, 0, hidden, heads, kv_heads, 0, 131072, 8192);
+  model.gated = false;
+  model.head_dim = 128;
+  model.rotary_dim = 0;
+  model.mamba_heads = mamba_heads;
+  model.mamba_head_dim = 64;
+  model.mamba_groups = 8;
+  model.mamba_state = mamba_state;
+  model.mamba_conv_bias = true;
+  model.scan_chunk = 128;
+  SetPattern(letters, &model);
+  return model;
+}
+
+void AddNemotrons(std::vector<ModelSpec>* models) {
+  const char* const bridge =
+      "Nemotron-H, arXiv 2504.03624, tables 1 and 2; NVIDIA-NeMo/"
+      "Megatron-Bridge 067f987d, recipes/nemotronh";
+  models->push_back(Nemotron("nemotron-h-8b", bridge,
+                             "3[M-]M*-4[M-]M*-4[M-]M*-4[M-]M*-5[M-]", 4096, 32,
+                             8, 128, 128));
+  models->back().ffn_hidden = 21504;
+  models->push_back(Nemotron("nemotron-h-56b", bridge,
+                             "3[M-]M*-8[4[M-]M*-]4[M-]M*-5[M-]", 8192, 64, 8,
+                             256, 256));
+  models->back().ffn_hidden = 32768;
+  models->push_back(Nemotron(
+      "nemotron-3-nano-30b-a3b",
+      "arXiv 2512.20848, table 1; nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16 "
+      "config.json",
+      "2[ME]M*4[E2[ME]M*]E3[ME]M*4[EM]E", 2688, 32, 2, 64, 128));
+  models->back().experts = 128;
+  models->back().experts_per_token = 6;
+  models->back().expert_ffn_hidden = 1856;
+  models->back().shared_ffn_hidden = 2 * 1856;
+}
+
+// Three layers with gated delta, then one with gated attention.
+void AddQwenNext(std::vector<ModelSpec>* models) {
+  ModelSpec model = Llama("qwen3-next-80b-a3b",
+                          "Qwen/Qwen3-Next-80B-A3B-Instruct config.json", 0,
+                          2048, 16, 2, 0, 151936, 4096);
+  model.head_dim = 256;
+  model.rotary_dim = 64;
+  model.qk_norm = model.attention_gate = true;
+  model.experts = 512;
+  model.experts_per_token = 10;
+  model.expert_ffn_hidden = model.shared_ffn_hidden = 512;
+  model.shared_gate = true;
+  model.delta_key_heads = 16;
+  model.delta_value_heads = 32;
+  model.delta_key_dim = model.delta_value_dim = 128;
+  SetPattern("12[3(GE)(*E)]", &model);
+  models->push_back(std::move(model));
+}
+
 void AddMixtrals(std::vector<ModelSpec>* models) {
   const auto mixtral = [&](ModelSpec model) {
     model.experts = 8;
@@ -286,6 +358,8 @@ const std::vector<ModelSpec>& AllModels() {
     AddMixtrals(all);
     AddDeepSeeks(all);
     AddGptOss(all);
+    AddNemotrons(all);
+    AddQwenNext(all);
     all->push_back(Bert("bert-base", 12, 768, 12));
     all->push_back(Bert("bert-large", 24, 1024, 16));
     std::sort(

@@ -11,11 +11,28 @@
 #include "sim/base/check.h"
 #include "sim/base/nearest.h"
 #include "sim/base/status.h"
+#include "sim/model/layer_kinds.h"
 
 namespace pipewright {
 namespace {
 
-std::string Describe(const StageBlock& block) {
+// A layer that has attention and a feed-forward part.
+bool IsUsual(const StageBlock& block) {
+  return block.layer_kind.mixer == Mixer::kAttention &&
+         block.layer_kind.feed_forward != FeedForward::kNone;
+}
+
+bool HasLetters(const StageLayout& layout) {
+  for (const std::vector<StageBlock>& blocks : layout.stages) {
+    for (const StageBlock& block : blocks) {
+      if (!IsUsual(block)) return true;
+    }
+  }
+  return false;
+}
+
+// `letters`: some layers have other parts than attention and what is behind it.
+std::string Describe(const StageBlock& block, bool letters) {
   const auto counted = [&](absl::string_view one, absl::string_view many) {
     return absl::StrCat(block.count, " ", block.count == 1 ? one : many);
   };
@@ -24,9 +41,13 @@ std::string Describe(const StageBlock& block) {
     case BlockKind::kEmbedding:
       return absl::StrCat(part, "embedding");
     case BlockKind::kDenseLayer:
-      return counted("layer", "layers");
     case BlockKind::kExpertLayer:
-      return counted("expert layer", "expert layers");
+      if (letters) {
+        return LettersOf(std::vector<LayerKind>(block.count, block.layer_kind));
+      }
+      return block.kind == BlockKind::kDenseLayer
+                 ? counted("layer", "layers")
+                 : counted("expert layer", "expert layers");
     case BlockKind::kMtpLayer:
       return counted("multi-token-prediction layer",
                      "multi-token-prediction layers");
@@ -65,21 +86,24 @@ void StageLayoutBuilder::AddMtp(int stage, int64_t count) {
 }
 
 void StageLayoutBuilder::AddLayers(int stage, int64_t count) {
-  const auto add = [&](BlockKind kind, int64_t layers) {
+  const auto add = [&](const LayerKind& kind, int64_t layers) {
     auto& blocks = layout_.stages[stage];
-    if (!blocks.empty() && blocks.back().kind == kind) {
+    const bool experts = kind.feed_forward == FeedForward::kExperts;
+    const BlockKind block =
+        experts ? BlockKind::kExpertLayer : BlockKind::kDenseLayer;
+    if (!blocks.empty() && blocks.back().kind == block &&
+        blocks.back().layer_kind == kind) {
       blocks.back().count += layers;
     } else {
-      blocks.push_back({kind, next_layer_, layers});
+      blocks.push_back({block, next_layer_, layers, 1, kind});
     }
     next_layer_ += layers;
   };
   for (const int64_t end = next_layer_ + count; next_layer_ < end;) {
-    const bool experts = model_.IsExpertLayer(next_layer_);
+    const LayerKind kind = model_.KindOf(next_layer_);
     int64_t alike = next_layer_ + 1;
-    while (alike < end && model_.IsExpertLayer(alike) == experts) ++alike;
-    add(experts ? BlockKind::kExpertLayer : BlockKind::kDenseLayer,
-        alike - next_layer_);
+    while (alike < end && model_.KindOf(alike) == kind) ++alike;
+    add(kind, alike - next_layer_);
   }
 }
 
@@ -107,10 +131,23 @@ int64_t StageLayout::LayersOf(int stage) const {
 }
 
 std::string StageLayout::ToString() const {
+  const bool letters = HasLetters(*this);
   std::string text;
   for (const std::vector<StageBlock>& blocks : stages) {
     std::vector<std::string> parts;
-    for (const StageBlock& block : blocks) parts.push_back(Describe(block));
+    bool after_letters = false;  // those of neighbours stand together
+    for (const StageBlock& block : blocks) {
+      const bool is_letters =
+          letters && (block.kind == BlockKind::kDenseLayer ||
+                      block.kind == BlockKind::kExpertLayer);
+      const std::string part = Describe(block, letters);
+      if (is_letters && after_letters) {
+        parts.back() += part;
+      } else {
+        parts.push_back(part);
+      }
+      after_letters = is_letters;
+    }
     absl::StrAppend(&text, blocks.empty() ? "nothing" : "",
                     absl::StrJoin(parts, ", "), "\n");
   }

@@ -22,6 +22,7 @@ struct StageBlock {
   // Part of a block that is spread over several stages (vocabulary
   // parallelism): 1/stages of the embedding and the head.
   double part = 1;
+  LayerKind layer_kind = {};  // for layers: their parts
 };
 
 struct StageLayout {
@@ -29,7 +30,8 @@ struct StageLayout {
   std::vector<std::vector<StageBlock>> stages;
 
   int64_t LayersOf(int stage) const;
-  // "embedding, 4 layers" a line a stage.
+  // "embedding, 4 layers" a line a stage; in letters if some layers have
+  // other parts than attention and what is behind it (layer_kinds.h).
   std::string ToString() const;
 };
 

@@ -31,6 +31,13 @@ std::string TensorConflict(const ModelSpec& model, int64_t tp) {
                          "; it must divide that or be a multiple of it");
   }
   if (found.empty()) found = conflict("ffn_hidden", model.ffn_hidden);
+  if (found.empty() && model.Has(Mixer::kMamba)) {
+    found = conflict("mamba_heads", model.mamba_heads);
+    if (found.empty()) found = conflict("mamba_groups", model.mamba_groups);
+  }
+  if (found.empty() && model.Has(Mixer::kDelta)) {
+    found = conflict("delta_key_heads", model.delta_key_heads);
+  }
   if (found.empty() && model.has_experts()) {
     found = conflict("shared_ffn_hidden", model.shared_ffn_hidden);
   }
@@ -48,7 +55,7 @@ absl::Status CheckTensor(const ModelSpec& model, int64_t tp) {
   if (conflict.empty()) return absl::OkStatus();
   return BadValue(
       "strategy.tp", absl::StrCat(tp),
-      absl::StrCat(Nearest(tp, model.heads,
+      absl::StrCat(Nearest(tp, std::max(model.heads, model.mamba_heads),
                            [&](int64_t size) {
                              return TensorConflict(model, size).empty();
                            }),
@@ -99,6 +106,41 @@ absl::Status CheckContext(const ModelSpec& model,
       absl::StrCat(
           "ring or all-gather (heads are dealt out: tp * cp = ", training.tp,
           " * ", training.cp, " must divide model.heads = ", model.heads, ")"));
+}
+
+// Context parallelism deals the heads of a scan out (Megatron-Core,
+// mamba_context_parallel.py; transformer_config.py for gated delta).
+absl::Status CheckScans(const ModelSpec& model, const TrainingSpec& training) {
+  if (!model.has_scans()) return absl::OkStatus();
+  if (training.slices > 1) {
+    return BadValue("strategy.slices", absl::StrCat(training.slices),
+                    "1 with Mamba or gated delta layers: no framework passes "
+                    "their states from slice to slice");
+  }
+  const int64_t tp = training.tp;
+  const auto deals = [&](int64_t size) {
+    if (model.Has(Mixer::kMamba)) {
+      const int64_t groups = model.mamba_groups / tp;
+      if (model.mamba_heads / tp % size != 0) return false;
+      if (groups % size != 0 && size % groups != 0) return false;
+    }
+    return !model.Has(Mixer::kDelta) ||
+           model.delta_key_heads % (tp * size) == 0;
+  };
+  if (deals(training.cp)) return absl::OkStatus();
+  const std::string sizes =
+      model.Has(Mixer::kMamba)
+          ? absl::StrCat("model.mamba_heads / tp = ", model.mamba_heads / tp,
+                         ", and model.mamba_groups / tp = ",
+                         model.mamba_groups / tp, " or be a multiple of it")
+          : absl::StrCat("model.delta_key_heads / tp = ",
+                         model.delta_key_heads / tp);
+  return BadValue(
+      "strategy.cp", absl::StrCat(training.cp),
+      absl::StrCat(
+          Nearest(training.cp,
+                  std::max(model.mamba_heads, model.delta_key_heads), deals),
+          " (heads are dealt out: it must divide ", sizes, ")"));
 }
 
 absl::Status CheckExperts(const ModelSpec& model,
@@ -203,6 +245,7 @@ absl::Status CheckTraining(const ModelSpec& model, const TrainingSpec& training,
   PW_RETURN_IF_ERROR(CheckTensor(model, training.tp));
   PW_RETURN_IF_ERROR(CheckExperts(model, training));
   PW_RETURN_IF_ERROR(CheckContext(model, training));
+  PW_RETURN_IF_ERROR(CheckScans(model, training));
   PW_RETURN_IF_ERROR(CheckSequence(training));
   PW_RETURN_IF_ERROR(CheckModules(model, training));
   const size_t chunks = training.recompute_chunks.size();

@@ -216,7 +216,8 @@ struct TrainingSpec {
 };
 
 // heads, kv_heads (where above tp), ffn_hidden, vocabulary (padded) against
-// tp; experts against ep, their width against etp; etp against tp, ep against
+// tp; heads and groups of Mamba-2 and key heads of gated delta against tp and
+// cp; experts against ep, their width against etp; etp against tp, ep against
 // dp * cp * tp / etp; expert_load against ep; heads against tp * cp where they
 // are exchanged; sequence against tp (where sequence_parallel), cp and slices;
 // recompute_chunks against vpp. Error: kInvalidArgument naming

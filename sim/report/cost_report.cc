@@ -4,7 +4,9 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "sim/base/json.h"
+#include "sim/model/layer_kinds.h"
 
 namespace pipewright {
 namespace {
@@ -26,15 +28,18 @@ CostReport ReportCosts(const BlockPrices& prices, const StageLayout& layout,
   report.stages = costs.stages;
   report.optimizer_s = costs.optimizer_s;
   // Frozen layers have other passes than the rest, those with a window another
-  // attention.
-  std::map<std::tuple<BlockKind, bool, bool>, KindOfBlock> kinds;
+  // attention, those of several kinds other parts.
+  std::map<std::tuple<BlockKind, bool, bool, std::string>, KindOfBlock> kinds;
   for (const std::vector<StageBlock>& blocks : layout.stages) {
     for (const StageBlock& block : blocks) {
       for (int64_t at = 0; at < block.count; ++at) {
         const int64_t layer = block.first_layer + at;
         const auto [kind, is_new] =
             kinds.try_emplace({block.kind, layer >= model.frozen_layers,
-                               model.WindowOf(layer) > 0});
+                               model.WindowOf(layer) > 0,
+                               model.kinds.empty() || !IsLayer(block.kind)
+                                   ? ""
+                                   : LettersOf({model.KindOf(layer)})});
         if (is_new) kind->second.layer = layer;
         kind->second.blocks += block.part;
       }
@@ -42,7 +47,7 @@ CostReport ReportCosts(const BlockPrices& prices, const StageLayout& layout,
   }
   double whole_s = 0;
   for (const auto& [key, kind] : kinds) {
-    const auto& [block, is_trained, has_window] = key;
+    const auto& [block, is_trained, has_window, letters] = key;
     const std::vector<ModelOp>& ops = prices.inventory().Ops(block, kind.layer);
     const std::vector<OpTime>& times = prices.Times(block, kind.layer);
     for (size_t index = 0; index < ops.size(); ++index) {
@@ -61,6 +66,7 @@ CostReport ReportCosts(const BlockPrices& prices, const StageLayout& layout,
                       .host_seconds = times[index].host_seconds[pass],
                       .how = times[index].how[pass],
                       .error = times[index].error[pass]};
+        if (!letters.empty()) absl::StrAppend(&row.block, " ", letters);
         if (!is_trained) row.block += ", frozen";
         const bool is_layer =
             block != BlockKind::kEmbedding && block != BlockKind::kHead;

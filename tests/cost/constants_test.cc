@@ -39,6 +39,7 @@ const std::vector<std::string>& OtherSources() {
                                    "sim/model/ops.cc",
                                    "sim/model/ops_attention.cc",
                                    "sim/model/ops_builder.h",
+                                   "sim/model/ops_scan.cc",
                                    "sim/config/framework.cc",
                                    "sim/config/prepare_layers.cc",
                                    "sim/config/prepare_optimizer.cc",

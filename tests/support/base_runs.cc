@@ -254,6 +254,14 @@ std::vector<BaseRun> Runs() {
        "mtp_layers: 0, lora_rank: 0}\n"
        "strategy: {pp: 2, microbatches: 4}\n"
        "costs: {analytic: {device: h100}}\nengine: fast\n"},
+      {"layers of several kinds",
+       "schedule: {name: 1f1b}\n"
+       "model: {preset: gpt-tiny, pattern: M-G-*-M-, mamba_heads: 4, "
+       "mamba_head_dim: 128, mamba_groups: 1, mamba_state: 16, "
+       "delta_key_heads: 2, delta_value_heads: 4, delta_key_dim: 32, "
+       "delta_value_dim: 32}\n"
+       "strategy: {pp: 2, microbatches: 4, launch: graphs}\n"
+       "costs: {analytic: {device: h100}}\nengine: fast\n"},
       {"profile",
        "schedule: {name: 1f1b}\n"
        "model: {preset: gpt-tiny}\n"

@@ -6,6 +6,7 @@ namespace {
 
 std::vector<FieldSample> ModelSamples() {
   const std::string latent = "latent attention";
+  const std::string kinds = "layers of several kinds";
   return {
       {"model.preset", "model", {"gpt-tiny", "moe-tiny"}},
       {"model.hf", "files", {"FOLDER/config.json", "FOLDER/wide.json"}},
@@ -36,6 +37,22 @@ std::vector<FieldSample> ModelSamples() {
       {"model.expert_ffn_hidden", "experts", {"128", "256"}},
       {"model.shared_ffn_hidden", "experts", {"128", "256"}},
       {"model.first_dense_layers", "experts", {"1", "2"}},
+      {"model.pattern", kinds, {"M-G-*-M-", "MMG-*-M-"}},
+      {"model.mamba_heads", kinds, {"4", "8"}},
+      {"model.mamba_head_dim", kinds, {"64", "256"}},
+      {"model.mamba_groups", kinds, {"2", "4"}},
+      {"model.mamba_state", kinds, {"16", "128"}},
+      {"model.mamba_bias", kinds, {"true", "false"}},
+      {"model.mamba_conv_bias", kinds, {"true", "false"}},
+      {"model.delta_key_heads", kinds, {"1", "4"}},
+      {"model.delta_value_heads", kinds, {"4", "8"}},
+      {"model.delta_key_dim", kinds, {"32", "64"}},
+      {"model.delta_value_dim", kinds, {"32", "64"}},
+      {"model.conv_kernel", kinds, {"4", "2"}},
+      {"model.scan_chunk", kinds, {"32", "64"}},
+      {"model.attention_gate", "model", {"true", "false"}},
+      {"model.rotary_dim", "estimates", {"0", "32"}},
+      {"model.expert_latent", "experts", {"32", "64"}},
       {"model.q_lora_rank", latent, {"64", "128"}},
       {"model.kv_lora_rank", latent, {"64", "128"}},
       {"model.qk_nope_head_dim", latent, {"16", "64"}},

@@ -21,6 +21,7 @@ bool AreAlike(const std::vector<StageBlock>& one,
                     [](const StageBlock& left, const StageBlock& right) {
                       return left.kind == right.kind &&
                              left.count == right.count &&
+                             left.layer_kind == right.layer_kind &&
                              left.part == right.part;
                     });
 }

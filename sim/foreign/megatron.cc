@@ -711,6 +711,9 @@ class MegatronFile {
     }
     if (kind != "adam") {
       keys_.Set("strategy.optimizer_kind", kind, "optimizer");
+    } else if (keys_.Has("optimizer") &&
+               !keys_.On("use_precision_aware_optimizer")) {
+      keys_.Set("strategy.moment_bytes_per_parameter", "8", "optimizer");
     }
     const bool listed = keys_.On("use_layer_wise_distributed_optimizer");
     const Ids ids = {"muon_num_ns_steps", "muon_tp_mode", "muon_split_qkv"};

@@ -123,6 +123,8 @@ CheckedStart CheckStart(const std::string& file,
   if (config.ok()) {
     RunConfig order = *config;
     order.only_order = true;
+    // Nodes that the file names are of no use without a system.
+    if (!NamesSystem(order.system)) order.system.nodes.reset();
     absl::StatusOr<PreparedRun> prepared = Prepare(order, &context);
     verdict = prepared.status();
     if (prepared.ok()) run = *std::move(prepared);

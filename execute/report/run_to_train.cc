@@ -224,6 +224,12 @@ RunConfig WithoutUnexecuted(RunConfig read, ClockKind clock) {
 absl::StatusOr<PreparedRun> PrepareToTrain(const RunConfig& read,
                                            std::vector<std::string>* warnings) {
   PW_RETURN_IF_ERROR(RefuseSlow(read, "execute"));
+  const OptimizerKind kind = OptimizerRuleOf(read.strategy).kind;
+  if (kind != OptimizerKind::kAdam) {
+    return BadValue(read.Field("strategy.optimizer_kind"),
+                    ChoiceName(OptimizerKindChoices(), kind),
+                    "adam: execute steps by no other rule (simulate has them)");
+  }
   PW_ASSIGN_OR_RETURN(PreparedRun run, Prepare(read));
   if (run.costs.in_units) {
     return MissingValue(read.Field("costs.uniform.forward"),

@@ -14,6 +14,7 @@
 #include "sim/base/names.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
+#include "sim/cli/check_start.h"
 #include "sim/cli/idle_flags.h"
 #include "sim/cli/progress_bar.h"
 #include "sim/cli/requests.h"
@@ -44,6 +45,7 @@ struct Check {
   bool json = false;
 
   absl::Status Run();
+  absl::Status Start();
 };
 
 absl::StatusOr<MemoryReport> MemoryOf(const RunConfig& run_config,
@@ -328,7 +330,27 @@ absl::StatusOr<CheckedSchedule> CheckSchedule(const ScheduleCheck& asked,
 
 namespace {
 
+absl::Status Check::Start() {
+  if (!asked.file.empty()) {
+    return BothGiven(FieldPlace::FromFlag("", "FILE"), "--from-args");
+  }
+  OutputFiles files;
+  absl::StatusOr<RunConfig> read = config.Read(&files);
+  if (read.ok()) PW_RETURN_IF_ERROR(files.Check());
+  if (absl::IsNotFound(read.status())) return read.status();
+  const CheckedStart checked = CheckStart(config.from_args(), read, asked.room);
+  PrintWarnings(checked.warnings);
+  PW_RETURN_IF_ERROR(Print(json ? absl::StrCat(checked.report.dump(2), "\n")
+                                : StartText(checked.report)));
+  return checked.verdict;
+}
+
 absl::Status Check::Run() {
+  if (!config.from_args().empty()) return Start();
+  if (asked.file.empty()) {
+    return MissingValue("FILE",
+                        "a schedule file, or --from-args with a framework's");
+  }
   OutputFiles files;
   PW_ASSIGN_OR_RETURN(const RunConfig run_config, config.Read(&files));
   files.Reads("FILE", asked.file);
@@ -350,15 +372,18 @@ absl::Status Check::Run() {
 
 void AddCheck(CLI::App* app, Action* action) {
   CLI::App* verb = app->add_subcommand(
-      "check", "Prove that a schedule file is complete, ends and fits");
+      "check",
+      "Prove that a schedule file is complete, ends and fits, or that a "
+      "framework would start with its file");
   auto check = std::make_shared<Check>();
   verb->add_option("FILE", check->asked.file,
-                   "schedule file: text, JSON or PyTorch's CSV")
-      ->required()
+                   "schedule file: text, JSON or PyTorch's CSV; none with "
+                   "--from-args")
       ->type_name("");
   check->config.AddTo(
       verb, ConfigOptions::File::kOption,
-      {"--max-activations", "--held-until-weight", "--memory", "--model"});
+      {"--max-activations", "--held-until-weight", "--memory", "--model",
+       "--from-args", "--system", "--nodes", "--dp", "--pp"});
   verb->add_option(
           "--semantics", check->asked.semantics,
           "which ranks a transfer blocks. buffered: none; rendezvous: both, "

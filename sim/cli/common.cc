@@ -59,9 +59,11 @@ Json OrNull(const std::optional<Part>& part) {
   return part ? Json(*part) : Json();
 }
 
+constexpr char kFromArgs[] = "--from-args";
+
 void AddFromArgs(CLI::App* verb, std::string* file,
                  std::vector<std::string>* environment) {
-  verb->add_option("--from-args", *file,
+  verb->add_option(kFromArgs, *file,
                    "arguments of another trainer: Megatron's (a script or "
                    "flags), a Megatron-Bridge recipe (.yaml) or overrides, "
                    "torchtitan's TOML (.toml) or Python (.py), DeepSpeed's "
@@ -114,7 +116,10 @@ void ConfigOptions::AddTo(CLI::App* verb, File file,
       option->expected(1);
     }
   }
-  if (file == File::kPositional) AddFromArgs(verb, &from_args_, &environment_);
+  if (file == File::kPositional ||
+      std::find(only.begin(), only.end(), kFromArgs) != only.end()) {
+    AddFromArgs(verb, &from_args_, &environment_);
+  }
 }
 
 namespace {

@@ -60,7 +60,7 @@ class ConfigOptions {
  public:
   enum class File { kPositional, kOption };
   // `only`: the flags taken, empty for all.
-  // With kPositional --from-args and --env too.
+  // With kPositional, or with it in `only`, --from-args and --env too.
   void AddTo(CLI::App* verb, File file,
              const std::vector<std::string>& only = {});
 
@@ -73,6 +73,7 @@ class ConfigOptions {
             std::vector<ConfigEdit> sets, std::vector<ConfigEdit> flags);
 
   const std::string& file() const { return file_; }
+  const std::string& from_args() const { return from_args_; }
   // What was given, not yet read. `extra`: flag edits of the verb's own. Error:
   // a file that is not there, words that say two things.
   absl::StatusOr<GivenConfig> Given(std::vector<ConfigEdit> extra = {}) const {

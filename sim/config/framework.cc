@@ -195,7 +195,9 @@ class Defaults {
   }
   // May the optimizer be sharded?
   bool ShardsStep() const {
-    return facts_.trains && facts_.flushes && facts_.directions == 1;
+    return facts_.trains && facts_.flushes && facts_.directions == 1 &&
+           TakesSharding(OptimizerRuleOf(config_.strategy),
+                         DataParallel::kZero1);
   }
   // Layer by layer?
   bool ShardsLayers() const {

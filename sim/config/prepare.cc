@@ -119,6 +119,7 @@ absl::StatusOr<PreparedRun> PrepareDefaulted(const RunConfig& given,
                         run.config.notes.begin() + std::ssize(given.notes),
                         run.config.notes.end());
   }
+  PW_RETURN_IF_ERROR(CheckOptimizerKind(config));
   PW_ASSIGN_OR_RETURN(std::vector<double> slice_factor,
                       PrepareSlices(config, spec, &sizes, &run.warnings));
   // With several chunks of a model the schedule knows best what is wrong with

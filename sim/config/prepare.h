@@ -253,6 +253,11 @@ absl::StatusOr<PreparedRun> Prepare(const RunConfig& config);
 // given.
 DataParallel DataParallelOf(const StrategyChoice& strategy);
 
+// The rule of the optimizer with its defaults.
+OptimizerRule OptimizerRuleOf(const StrategyChoice& strategy);
+// Can the rule step what the mode leaves to a device?
+bool TakesSharding(const OptimizerRule& rule, DataParallel mode);
+
 // Is sequence parallelism on: as given, or as strategy.framework has it?
 bool SequenceParallelOf(const StrategyChoice& strategy, int tp,
                         bool has_experts);

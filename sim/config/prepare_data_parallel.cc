@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <numeric>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -9,6 +10,7 @@
 #include "sim/config/prepare_parts.h"
 #include "sim/config/profile_device.h"
 #include "sim/cost/device.h"
+#include "sim/model/weight_matrices.h"
 #include "sim/program/network_time.h"
 
 namespace pipewright {
@@ -67,6 +69,46 @@ Found FindMeasured(const PreparedRun& run, const Network& network,
     found.ranks += any ? 1 : 0;
   }
   return found;
+}
+
+// Matrices that Muon steps whole: what is empty in the buffers that they lie
+// in goes round with them; what is in parts is gathered before the step, in the
+// type of its products.
+void TakeMatrices(const PreparedModel& model, LowerOptions* lower) {
+  constexpr double kGathered = 2;  // [numerics, bytes]
+  const TrainingSpec& training = model.training;
+  if (!training.optimizer.is_muon() || training.zero == 0) return;
+  const size_t stages = model.layout.stages.size();
+  for (size_t stage = 0; stage < stages; ++stage) {
+    std::vector<double> elements[2];  // dense, of experts
+    for (const StageBlock& block : model.layout.stages[stage]) {
+      for (int64_t at = 0; at < block.count; ++at) {
+        for (const ModelOp& op :
+             model.Ops(block.kind, block.first_layer + at)) {
+          for (const auto& each : MatricesOf(training, block.kind, op)) {
+            elements[each.is_expert ? 1 : 0].push_back(each.elements());
+          }
+        }
+      }
+    }
+    double empty = 0;
+    double gathered = 0;
+    for (const bool of_experts : {false, true}) {
+      const std::vector<double>& own = elements[of_experts ? 1 : 0];
+      const int shards =
+          of_experts ? training.expert_shards() : training.shards();
+      const double share = of_experts ? training.expert_share() : 1;
+      const double all = std::accumulate(own.begin(), own.end(), 0.0);
+      empty += share * (OwnersOf(own, shards).padded - all);
+      gathered += share * all;
+    }
+    if (IsLayerWise(training)) {
+      lower->gradient_bytes[stage] += training.gradient_bytes * empty;
+      lower->parameter_bytes[stage] += training.weight_bytes * empty;
+    } else {
+      lower->update_bytes.push_back(kGathered * gathered);
+    }
+  }
 }
 
 }  // namespace
@@ -188,6 +230,7 @@ absl::Status PrepareDataParallel(const RunConfig& config, const RunSizes& sizes,
     return absl::OkStatus();
   }
   if (known) {
+    if (model) TakeMatrices(*model, &lower);
     if (TraitsOf(lower.data_parallel).shards_step && !model &&
         config.costs.gradient_bytes) {
       run->warnings.push_back(absl::StrCat(

@@ -237,6 +237,9 @@ OptimizerMode OptimizerOf(const RunConfig& config, const Schedule& schedule);
 // As configured; by default units where the schedule has them, else passes.
 ShardBlocks ShardBlocksOf(const RunConfig& config, const Schedule& schedule);
 
+// Error: strategy.optimizer_kind with what nobody runs it with.
+absl::Status CheckOptimizerKind(const RunConfig& config);
+
 // ZeRO's stage by strategy.data_parallel or strategy.zero. Error: they
 // contradict each other.
 absl::StatusOr<int> ZeroStage(const RunConfig& config);

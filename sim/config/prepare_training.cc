@@ -134,6 +134,70 @@ OptimizerMode OptimizerOf(const RunConfig& config, const Schedule& schedule) {
                                                 : OptimizerMode::kNone);
 }
 
+OptimizerRule OptimizerRuleOf(const StrategyChoice& strategy) {
+  OptimizerRule rule;
+  rule.kind = strategy.optimizer_kind.value_or(rule.kind);
+  rule.momentum_bytes =
+      strategy.momentum_bytes_per_parameter.value_or(rule.momentum_bytes);
+  rule.newton_schulz_steps =
+      strategy.muon_steps.value_or(rule.newton_schulz_steps);
+  rule.splits_qkv = strategy.muon_splits_qkv.value_or(rule.splits_qkv);
+  rule.distribution = strategy.muon_distribution.value_or(rule.distribution);
+  rule.tp_mode = strategy.muon_tp_mode.value_or(rule.tp_mode);
+  return rule;
+}
+
+bool TakesSharding(const OptimizerRule& rule, DataParallel mode) {
+  const DataParallelTraits& traits = TraitsOf(mode);
+  if (rule.kind == OptimizerKind::kAdafactor) return !traits.shards_step;
+  if (!rule.is_muon()) return true;
+  return rule.distribution == MuonDistribution::kLayerWise
+             ? !traits.shards_gradients
+             : !traits.shards_weights;
+}
+
+absl::Status CheckOptimizerKind(const RunConfig& config) {
+  const StrategyChoice& strategy = config.strategy;
+  const OptimizerRule rule = OptimizerRuleOf(strategy);
+  if (rule.kind == OptimizerKind::kAdam) return absl::OkStatus();
+  const std::string kind = ChoiceName(OptimizerKindChoices(), rule.kind);
+  const auto refused = [&](absl::string_view field, absl::string_view value,
+                           absl::string_view allowed) {
+    return BadValue(
+        config.Field(field), value,
+        absl::StrCat(allowed, " with strategy.optimizer_kind ", kind));
+  };
+  const DataParallel mode = DataParallelOf(strategy);
+  if (!TakesSharding(rule, mode)) {
+    std::vector<absl::string_view> allowed;
+    for (const DataParallelTraits& row : kDataParallelModes) {
+      if (TakesSharding(rule, row.mode)) allowed.push_back(row.name);
+    }
+    const std::string why =
+        rule.is_muon() ? " (a matrix is stepped whole)"
+                       : " (parts of a matrix have no rows and columns)";
+    return refused(
+        strategy.data_parallel ? "strategy.data_parallel" : "strategy.zero",
+        TraitsOf(mode).name, absl::StrCat(absl::StrJoin(allowed, ", "), why));
+  }
+  if (strategy.optimizer_placement.value_or(OptimizerPlacement::kGpu) !=
+      OptimizerPlacement::kGpu) {
+    return refused("strategy.optimizer_placement",
+                   TraitsOf(*strategy.optimizer_placement).name,
+                   "gpu: hosts step by Adam");
+  }
+  if (strategy.optimizer == OptimizerMode::kPostValidated) {
+    return refused("strategy.optimizer", "post-validated",
+                   "synchronised, none: a step is undone by Adam");
+  }
+  if (config.costs.profile && !config.costs.optimizer_s) {
+    return refused("costs.profile", *config.costs.profile,
+                   "with costs.optimizer_time (--optimizer-time TIME): "
+                   "profiles have Adam's step,");
+  }
+  return absl::OkStatus();
+}
+
 ShardBlocks ShardBlocksOf(const RunConfig& config, const Schedule& schedule) {
   return config.strategy.shard_blocks.value_or(
       schedule.unit > 0 ? ShardBlocks::kUnit : ShardBlocks::kPass);
@@ -234,6 +298,7 @@ absl::StatusOr<TrainingSpec> PrepareTraining(
       strategy.master_bytes_per_parameter.value_or(training.master_bytes);
   training.moment_bytes =
       strategy.moment_bytes_per_parameter.value_or(training.moment_bytes);
+  training.optimizer = OptimizerRuleOf(strategy);
   training.vocabulary = strategy.vocabulary.value_or(training.vocabulary);
   training.prediction_table =
       strategy.framework.value_or(Framework::kMegatron) == Framework::kMegatron;

@@ -287,6 +287,17 @@ constexpr Condition kConditions[] = {
      },
      "unless strategy.shard_blocks is layer with fsdp, or "
      "strategy.data_parallel is odc"},
+    {"sharded states",
+     [](const Facts& facts) { return facts.mode().shards_step; },
+     "unless strategy.data_parallel is zero1 or zero2"},
+    {"moments",
+     [](const Facts& facts) {
+       const auto& model = facts.run.prepared_model;
+       return !model ||
+              model->training.optimizer.kind == OptimizerKind::kAdam ||
+              model->training.optimizer.is_muon();
+     },
+     "unless strategy.optimizer_kind is adam or muon"},
     {"steps",
      [](const Facts& facts) {
        return facts.lower().optimizer != OptimizerMode::kNone ||

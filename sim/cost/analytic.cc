@@ -14,6 +14,7 @@
 #include "sim/cost/host_time.h"
 #include "sim/cost/kernel_time.h"
 #include "sim/cost/op_time.h"
+#include "sim/cost/optimizer_time.h"
 #include "sim/cost/silicon.h"
 
 namespace pipewright {
@@ -64,12 +65,31 @@ bool HasLinksOfTables(const AnalyticOptions& options) {
 // taken to be alike. [measured]
 constexpr double kUnfusedAdam = 2.8;
 
+// Adafactor's own passes over gradient, update and weight, kernel by kernel
+// over fp32 (pytorch/pytorch, torch/optim/_adafactor.py). [assumption, bytes]
+constexpr double kAdafactorBytes = 76;
+
 // Adam besides reads and writes both moments and the weight, the master one
-// where there is one.
+// where there is one; Muon is that of what is no matrix. Others have their
+// momentum or none.
 double UpdateBytes(const TrainingSpec& training) {
-  const double adam =
-      kAdamGradientBytes + 2 * training.moment_bytes +
+  const OptimizerRule& rule = training.optimizer;
+  const double weight =
       2 * std::max(training.master_bytes, training.weight_bytes);
+  switch (rule.kind) {
+    case OptimizerKind::kAdam:
+    case OptimizerKind::kMuon:
+      break;
+    case OptimizerKind::kAdafactor:
+      return kClippedBytes + kAdafactorBytes;
+    case OptimizerKind::kSgd:
+      return kClippedBytes + kAdamGradientBytes + weight;
+    case OptimizerKind::kSgdMomentum:
+    case OptimizerKind::kLion:
+      return kClippedBytes + kAdamGradientBytes + 2 * rule.momentum_bytes +
+             weight;
+  }
+  const double adam = kAdamGradientBytes + 2 * training.moment_bytes + weight;
   return kClippedBytes + (training.fused_optimizer ? 1 : kUnfusedAdam) * adam;
 }
 
@@ -84,6 +104,8 @@ double CastBytes(const TrainingSpec& training) {
 struct StageParameters {
   double dense = 0;
   double expert = 0;
+  // Muon's, [stage of the rank]; counted above too.
+  std::vector<std::vector<WeightMatrix>> matrices;
 };
 
 // Parameters that one device has of what is sharded from ZeRO's `stage` on.
@@ -500,13 +522,42 @@ double OptimizerSeconds(const AnalyticOptions& options,
                         double expert_parameters) {
   const StageParameters all = {.dense = dense_parameters,
                                .expert = expert_parameters};
-  double bytes = UpdateBytes(training) * PartOf(training, 1, all);
+  double each = UpdateBytes(training);
+  if (training.optimizer.is_muon()) {
+    each = std::min(each, kClippedBytes + LeastMuonBytes(training));
+  }
+  double bytes = each * PartOf(training, 1, all);
   if (options.kernels == FrameworkKernels::kFused) {
     bytes += CastBytes(training) * PartOf(training, 1, all) +
              BufferBytes(training, all);
   }
   return StreamSeconds(options.device, bytes);
 }
+
+namespace {
+
+// Muon's matrices, and all else by Adam.
+double MuonStepSeconds(const AnalyticOptions& options,
+                       const TrainingSpec& training,
+                       const StageParameters& all) {
+  StageParameters rest = {.dense = all.dense, .expert = all.expert};
+  for (const std::vector<WeightMatrix>& stage : all.matrices) {
+    for (const WeightMatrix& matrix : stage) {
+      (matrix.is_expert ? rest.expert : rest.dense) -= matrix.elements();
+    }
+  }
+  double held = 0;
+  const double seconds = MuonSeconds(options, training, all.matrices, &held);
+  const double by_adam = PartOf(training, 1, rest);
+  double bytes = UpdateBytes(training) * by_adam + kClippedBytes * held;
+  if (options.kernels == FrameworkKernels::kFused) {
+    bytes += CastBytes(training) * (by_adam + held) +
+             BufferBytes(training, {.dense = all.dense, .expert = all.expert});
+  }
+  return seconds + StreamSeconds(options.device, bytes);
+}
+
+}  // namespace
 
 double MostUpdatedParameters(const ModelSpec& model,
                              const TrainingSpec& training,
@@ -526,16 +577,27 @@ std::vector<StageParameters> ParametersOfRanks(
   const int last_rank =
       *std::max_element(rank_of_stage.begin(), rank_of_stage.end());
   std::vector<StageParameters> parameters(last_rank + 1);
-  const auto add = [&](int rank, const ModelOp& op, double times) {
+  const TrainingSpec& training = inventory.training();
+  const auto add = [&](int rank, BlockKind kind, const ModelOp& op,
+                       double times) {
     StageParameters& own = parameters[rank];
     (op.is_expert ? own.expert : own.dense) += times * op.parameters;
+    if (!training.optimizer.is_muon()) return;
+    const std::vector<WeightMatrix> matrices = MatricesOf(training, kind, op);
+    own.matrices.back().insert(own.matrices.back().end(), matrices.begin(),
+                               matrices.end());
   };
   const std::set<int> has_table = RanksWithTable(layout, rank_of_stage);
   for (size_t stage = 0; stage < layout.stages.size(); ++stage) {
     const int rank = rank_of_stage[stage];
+    parameters[rank].matrices.emplace_back();
+    if (directions == 2) parameters[last_rank - rank].matrices.emplace_back();
     for (const StageBlock& block : layout.stages[stage]) {
-      // Layers that differ may stand in one run of layers.
-      const int64_t alike = inventory.model().layers_differ() ? 1 : block.count;
+      // Layers that differ may stand in one run of layers; matrices are in the
+      // order of the model.
+      const bool one_by_one =
+          inventory.model().layers_differ() || training.optimizer.is_muon();
+      const int64_t alike = one_by_one ? 1 : block.count;
       for (int64_t at = 0; at < block.count; at += alike) {
         const double times = static_cast<double>(alike) * block.part;
         for (const ModelOp& op :
@@ -543,8 +605,8 @@ std::vector<StageParameters> ParametersOfRanks(
           if (op.is_frozen || (op.is_tied && has_table.contains(rank))) {
             continue;
           }
-          add(rank, op, times);
-          if (directions == 2) add(last_rank - rank, op, times);
+          add(rank, block.kind, op, times);
+          if (directions == 2) add(last_rank - rank, block.kind, op, times);
         }
       }
     }
@@ -573,9 +635,12 @@ double AnalyticOptimizerSeconds(const BlockPrices& prices,
   double most_s = 0;
   for (const StageParameters& all : ParametersOfRanks(
            prices.inventory(), layout, rank_of_stage, directions)) {
-    most_s = std::max(most_s, OptimizerSeconds(prices.options(),
-                                               prices.inventory().training(),
-                                               all.dense, all.expert));
+    const TrainingSpec& training = prices.inventory().training();
+    most_s =
+        std::max(most_s, training.optimizer.is_muon()
+                             ? MuonStepSeconds(prices.options(), training, all)
+                             : OptimizerSeconds(prices.options(), training,
+                                                all.dense, all.expert));
   }
   return most_s;
 }

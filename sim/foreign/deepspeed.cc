@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "sim/base/status.h"
@@ -20,6 +21,7 @@ constexpr char kSteps[] = "gradient_accumulation_steps";
 constexpr char kStage[] = "zero_optimization.stage";
 constexpr char kOptimizerDevice[] =
     "zero_optimization.offload_optimizer.device";
+constexpr char kType[] = "optimizer.type";
 constexpr char kOptimizerRatio[] = "zero_optimization.offload_optimizer.ratio";
 constexpr char kParamDevice[] = "zero_optimization.offload_param.device";
 
@@ -136,6 +138,13 @@ class DeepSpeedFile {
       }
     } else if (device == "nvme") {
       keys_.NotModelled(kOptimizerDevice, "states on NVMe");
+    }
+    // Adam by its many names; others have states and work of their own.
+    const std::string type = absl::AsciiStrToLower(keys_.Text(kType));
+    if (keys_.Has(kType) && keys_.Mapped(kType, type).empty()) {
+      return keys_.Wrong(kType,
+                         "adam, adamw, muadam, muadamw: no field has "
+                         "what others do here");
     }
     const std::string weights = keys_.Text(kParamDevice);
     if (weights == "cpu" || weights == "nvme") {

@@ -68,6 +68,8 @@ absl::Status EmitDeepSpeed(Emission* emission) {
         "recomputation of some layers"},
        {strategy.offload.value_or(OffloadMode::kNone) != OffloadMode::kNone,
         "offloaded activations"},
+       {OptimizerRuleOf(strategy).kind != OptimizerKind::kAdam,
+        "an optimizer other than Adam"},
        {!says_device, "this place of the optimizer's states"}});
   if (!refused.ok()) return refused;
   emission->Hold({"strategy.framework", "strategy.microbatch_size",

@@ -331,6 +331,29 @@ void MegatronArgs::Types() {
   const int gradient = strategy.gradient_bytes_per_parameter.value_or(4);
   const double moments = strategy.moment_bytes_per_parameter.value_or(8);
   const double master = strategy.master_bytes_per_parameter.value_or(4);
+  const OptimizerRule& rule = training.optimizer;
+  switch (rule.kind) {
+    case OptimizerKind::kMuon:
+      Flag("optimizer muon");
+      Flag(absl::StrCat("muon-num-ns-steps ", rule.newton_schulz_steps));
+      Flag(absl::StrCat("muon-tp-mode ",
+                        ChoiceName(MuonTpModeChoices(), rule.tp_mode)));
+      if (!rule.splits_qkv) Flag("muon-no-split-qkv");
+      break;
+    case OptimizerKind::kSgd:
+      Flag("optimizer sgd");
+      Flag("sgd-momentum 0");
+      break;
+    case OptimizerKind::kSgdMomentum:
+      Flag("optimizer sgd");
+      break;
+    case OptimizerKind::kLion:
+      Flag("optimizer lion");
+      break;
+    case OptimizerKind::kAdam:
+    case OptimizerKind::kAdafactor:  // refused before
+      break;
+  }
   const auto type = [](double bytes) {
     return bytes == 4 ? "fp32" : bytes == 2 ? "bf16" : "fp8";
   };
@@ -342,7 +365,11 @@ void MegatronArgs::Types() {
     Flag(absl::StrCat("exp-avg-dtype ", type(moments / 2)));
     Flag(absl::StrCat("exp-avg-sq-dtype ", type(moments / 2)));
   }
-  emission.Hold({"strategy.gradient_bytes_per_parameter",
+  emission.Hold({"strategy.optimizer_kind", "strategy.muon_steps",
+                 "strategy.muon_tp_mode", "strategy.muon_splits_qkv",
+                 "strategy.muon_distribution",
+                 "strategy.momentum_bytes_per_parameter",
+                 "strategy.gradient_bytes_per_parameter",
                  "strategy.moment_bytes_per_parameter",
                  "strategy.master_bytes_per_parameter"});
 }
@@ -435,6 +462,10 @@ absl::StatusOr<MegatronFlags> MegatronFlagsOf(Emission* emission,
   const double moments = strategy.moment_bytes_per_parameter.value_or(8);
   const double master = strategy.master_bytes_per_parameter.value_or(4);
   const double gradient = strategy.gradient_bytes_per_parameter.value_or(4);
+  const OptimizerRule& rule = emission->training.optimizer;
+  const bool is_adam = rule.kind == OptimizerKind::kAdam;
+  const bool is_gathered = rule.is_muon() && emission->training.zero > 0 &&
+                           rule.distribution == MuonDistribution::kGathered;
   PW_RETURN_IF_ERROR(RefuseUnsayable(
       target,
       {{!part.empty(), part},
@@ -448,6 +479,14 @@ absl::StatusOr<MegatronFlags> MegatronFlagsOf(Emission* emission,
         absl::StrCat("moments of ", moments, " bytes; allowed: 8, 4, 2")},
        {master != 4 && master != 2,
         absl::StrCat("master weights of ", master, " bytes; allowed: 4, 2")},
+       {rule.kind == OptimizerKind::kAdafactor, "optimizer adafactor"},
+       {!is_adam && (moments != 8 || master != 4),
+        "types of moments and master weights with an optimizer other than "
+        "Adam"},
+       {!is_adam && rule.momentum_bytes != 4,
+        absl::StrCat("a momentum of ", rule.momentum_bytes,
+                     " bytes; allowed: 4")},
+       {is_gathered, "muon_distribution gathered"},
        {gradient != 4 && gradient != 2,
         absl::StrCat("gradients of ", gradient, " bytes; allowed: 4, 2")},
        {emission->training.recompute_every > 1,

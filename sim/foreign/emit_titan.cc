@@ -83,6 +83,8 @@ class TitanWriter {
     const bool alone = *strategy().pp * training.tp * training.cp == 1;
     const int own_etp = training.ep > 1 ? 1 : training.tp;
     return {
+        {training.optimizer.kind != OptimizerKind::kAdam,
+         "an optimizer other than Adam"},
         {has_peers() && !shards() &&
              !(toml_ && alone &&
                DataParallelOf(strategy()) == DataParallel::kDdp),

@@ -88,6 +88,7 @@ class MegatronFile {
     PW_RETURN_IF_ERROR(Stages());
     PW_RETURN_IF_ERROR(Batch());
     Experts();
+    PW_RETURN_IF_ERROR(Optimizer());
     Sharding();
     Types();
     PW_RETURN_IF_ERROR(Recompute());
@@ -833,9 +834,51 @@ class MegatronFile {
     }
   }
 
+  // What a step does; other rules than Adam's have no types of their own.
+  absl::Status Optimizer() {
+    const std::string name = keys_.Text("optimizer");
+    std::string kind = keys_.Mapped("optimizer");
+    if (kind.empty()) {
+      return keys_.Wrong("optimizer",
+                         "adam, sgd, lion, muon, dist_muon: no field has the "
+                         "states and the work of others");
+    }
+    const bool has_momentum = keys_.Number("sgd_momentum").value_or(0.9) != 0;
+    if (kind == "sgd-momentum") {
+      if (!has_momentum) kind = "sgd";
+    } else {
+      keys_.Unused({"sgd_momentum"}, "without optimizer sgd");
+    }
+    if (kind != "adam") {
+      keys_.Set("strategy.optimizer_kind", kind, "optimizer");
+    } else if (keys_.Has("optimizer") &&
+               !keys_.On("use_precision_aware_optimizer")) {
+      keys_.Set("strategy.moment_bytes_per_parameter", "8", "optimizer");
+    }
+    const bool listed = keys_.On("use_layer_wise_distributed_optimizer");
+    const Ids ids = {"muon_num_ns_steps", "muon_tp_mode", "muon_split_qkv"};
+    if (kind != "muon") {
+      keys_.Unused(ids, "without optimizer muon");
+      keys_.Unused({"use_layer_wise_distributed_optimizer",
+                    "use_layer_wise_param_layout"},
+                   "without optimizer muon");
+      return absl::OkStatus();
+    }
+    keys_.Apply(ids);
+    for (const std::string& id : ids) keys_.IsGiven(id);
+    is_layer_wise_ =
+        listed || name == "dist_muon" || keys_.On("use_distributed_optimizer");
+    if (is_layer_wise_ && !keys_.On("use_layer_wise_param_layout")) {
+      keys_.NotModelled("use_layer_wise_param_layout",
+                        "false: all-reduced gradients and gathers of lists");
+    }
+    return absl::OkStatus();
+  }
+
   void Sharding() {
     std::string sharding =
-        keys_.On("use_distributed_optimizer") ? "zero1" : "ddp";
+        keys_.On("use_distributed_optimizer") || is_layer_wise_ ? "zero1"
+                                                                : "ddp";
     // It acts with Megatron's FSDP alone; recipes set it without, too.
     const bool fsdp =
         keys_.On("use_megatron_fsdp") || keys_.On("use_custom_fsdp");
@@ -891,7 +934,6 @@ class MegatronFile {
                 id);
     }
     if (!precise) return;
-    keys_.Has("optimizer");  // Adam, whose moments have types of their own
     keys_.Set("strategy.moment_bytes_per_parameter",
               absl::StrCat(BytesOf(first) + BytesOf(second)), "exp_avg_dtype");
     // Beside bf16 weights, fp16 masters are the other half of 32 bits.
@@ -1036,6 +1078,7 @@ class MegatronFile {
   const ForeignSurroundings& around_;
   bool is_recipe_;
   std::map<std::string, std::string> known_;
+  bool is_layer_wise_ = false;
   int64_t tp_ = 1;
   int64_t pp_ = 1;
   int64_t cp_ = 1;

@@ -66,12 +66,27 @@ class TitanFile {
     PW_RETURN_IF_ERROR(Sharding());
     PW_RETURN_IF_ERROR(Stages());
     PW_RETURN_IF_ERROR(Checkpoint());
+    PW_RETURN_IF_ERROR(Optimizer());
     Kernels();
     keys_.Set("strategy.framework", "torchtitan", kPp);
     return keys_.Finish();
   }
 
  private:
+  // Adam alone has a field; lists of groups name others.
+  absl::Status Optimizer() {
+    for (const char* const id : {"param_groups", "optimizer_name"}) {
+      if (!keys_.Knows(id) || !keys_.Has(id)) continue;
+      for (const std::string& each : keys_.List(id)) {
+        if (!absl::StrContains(each, "DistMuon")) continue;
+        return keys_.Wrong(id,
+                           "Adam, AdamW: no field has the states and the "
+                           "work of DistMuon");
+      }
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status Model() {
     if (keys_.IsSaid("model.hf") || around_.Gives("model.hf")) {
       return absl::OkStatus();

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "sim/model/ops.h"
 #include "sim/model/precision.h"
+#include "sim/model/weight_matrices.h"
 
 namespace pipewright {
 namespace {
@@ -40,12 +41,15 @@ bool IsFsdp2(const TrainingSpec& training) {
 }
 
 // Static bytes of one op, sharded.
-MemoryBytes FixedBytes(const ModelOp& op, const TrainingSpec& training) {
+MemoryBytes FixedBytes(BlockKind block, const ModelOp& op,
+                       const TrainingSpec& training) {
   const double shards =
       op.is_expert ? training.expert_shards() : training.shards();
-  const auto share = [&](double bytes, int from_zero) {
-    const double all = bytes * op.parameters;
+  const auto share_of_all = [&](double all, int from_zero) {
     return std::llround(training.zero >= from_zero ? all / shards : all);
+  };
+  const auto share = [&](double bytes, int from_zero) {
+    return share_of_all(bytes * op.parameters, from_zero);
   };
   MemoryBytes fixed;
   // Under ZeRO 3 weights are gathered, and cast, for each pass.
@@ -64,7 +68,8 @@ MemoryBytes FixedBytes(const ModelOp& op, const TrainingSpec& training) {
   if (masters && shards > 1) fixed[MemoryKind::kWeights] = 0;
   fixed[MemoryKind::kGradients] = share(training.gradient_bytes, 2);
   fixed[MemoryKind::kMaster] = share(training.master_bytes, 1);
-  fixed[MemoryKind::kMoments] = share(training.moment_bytes, 1);
+  fixed[MemoryKind::kMoments] =
+      share_of_all(StateBytes(training, block, op), 1);
   return fixed;
 }
 
@@ -81,7 +86,8 @@ void AddFixed(const std::vector<ModelOp>& ops, const TrainingSpec& training,
   double parameters = 0;
   double trained = 0;
   for (const ModelOp& op : ops) {
-    const MemoryBytes fixed = Scaled(FixedBytes(op, training), copies);
+    const MemoryBytes fixed =
+        Scaled(FixedBytes(block.kind, op, training), copies);
     stage->fixed += fixed;
     if (op.is_tied) stage->tied_table += fixed;
     parameters += op.parameters;
@@ -112,6 +118,23 @@ void AddFixed(const std::vector<ModelOp>& ops, const TrainingSpec& training,
       stage->layer_gradient, std::llround(gradient * trained * block.part));
   stage->whole_gradients +=
       std::llround(training.gradient_bytes * trained * copies);
+}
+
+// Matrices that are whole on one device each leave more to some than to others,
+// and empty places in the buffers of weights and gradients.
+void AddWholeMatrices(const std::vector<double>& elements, int shards,
+                      const TrainingSpec& training, StageMemory* stage) {
+  const MatrixOwners owners = OwnersOf(elements, shards);
+  const double all = std::accumulate(elements.begin(), elements.end(), 0.0);
+  const double more = owners.most() - all / shards;
+  const double empty = owners.padded - all;
+  MemoryBytes& fixed = stage->fixed;
+  fixed[MemoryKind::kWeights] += std::llround(training.weight_bytes * empty);
+  fixed[MemoryKind::kGradients] +=
+      std::llround(training.gradient_bytes * empty);
+  fixed[MemoryKind::kMaster] += std::llround(training.master_bytes * more);
+  fixed[MemoryKind::kMoments] +=
+      std::llround(training.optimizer.momentum_bytes * more);
 }
 
 // A layer's first op keeps the layer's input, all of which full recomputation
@@ -229,6 +252,7 @@ StageMemory BuildStageMemory(const ModelSpec& model,
       stage.per_microbatch = stage.boundary;
     }
   }
+  std::vector<double> matrices[2];       // elements: dense, experts'
   std::deque<std::vector<ModelOp>> ops;  // keeps addresses
   std::vector<WalkOp> walk_ops;
   for (const StageBlock& block : blocks) {
@@ -241,7 +265,22 @@ StageMemory BuildStageMemory(const ModelSpec& model,
       rest.count -= run.count;
       ops.push_back(BlockOps(model, training, run.kind, run.first_layer));
       AddFixed(ops.back(), training, run, &stage);
+      for (int64_t at = 0; IsLayerWise(training) && at < run.count; ++at) {
+        for (const ModelOp& op : ops.back()) {
+          for (const auto& each : MatricesOf(training, run.kind, op)) {
+            matrices[each.is_expert ? 1 : 0].push_back(each.elements());
+          }
+        }
+      }
       AddBlock(ops.back(), run, boundary, recompute, training, &walk_ops);
+    }
+  }
+  for (const bool of_experts : {false, true}) {
+    const int shards =
+        of_experts ? training.expert_shards() : training.shards();
+    const std::vector<double>& own = matrices[of_experts ? 1 : 0];
+    if (shards > 1 && !own.empty()) {
+      AddWholeMatrices(own, shards, training, &stage);
     }
   }
   const StageWalk walk(std::move(walk_ops));

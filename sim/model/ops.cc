@@ -99,6 +99,7 @@ void AddEmbedding(OpsBuilder& builder) {
   ModelOp op;
   op.name = "embedding";
   op.kind = OpClass::kLookup;
+  op.k = hidden;
   op.work[static_cast<int>(OpPass::kForward)] = {.bytes = 2 * tensor};
   // Adds rows of gradients into the table.
   op.work[static_cast<int>(OpPass::kBackwardInput)] = {.bytes = 3 * tensor};

@@ -109,6 +109,9 @@ inline constexpr char kContextMerges[] = "context merges";
 // Execution::repeats_keys.
 inline constexpr char kRepeatedKeys[] = "repeated keys and values";
 
+// What of a linear layer's matrix tensor parallelism splits.
+enum class TensorSplit : uint8_t { kNone, kOutputs, kInputs };
+
 struct ModelOp {
   std::string name;  // "qkv", "attention", "gate-up"
   OpClass kind = OpClass::kGemm;
@@ -121,6 +124,7 @@ struct ModelOp {
   bool is_expert = false;  // its parameters are sharded by expert_shards()
   bool is_frozen = false;  // no gradient, no optimizer state, no W
   bool is_tied = false;    // its parameters are those of the embedding
+  TensorSplit split = TensorSplit::kNone;
   bool has_weight_pass = false;  // W does something
   // A product in 16 bit whatever TrainingSpec::precision is: the router, and
   // the head, which is no module of Transformer Engine.

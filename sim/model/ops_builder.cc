@@ -150,6 +150,9 @@ ModelOp& OpsBuilder::Linear(const std::string& name, double inputs,
   op.m = split == Split::kReplicated ? residual_tokens_ : tokens_;
   op.n = split == Split::kColumn ? outputs / tp() : outputs;
   op.k = split == Split::kRow ? inputs / tp() : inputs;
+  op.split = split == Split::kColumn ? TensorSplit::kOutputs
+             : split == Split::kRow  ? TensorSplit::kInputs
+                                     : TensorSplit::kNone;
   op.parameters = op.n * op.k + (bias ? op.n : 0);
   op.is_frozen = is_frozen_;
   FillGemm(op);

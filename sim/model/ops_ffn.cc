@@ -206,14 +206,17 @@ void AddExperts(OpsBuilder& builder) {
       Grouped(builder, "experts gate-up", rows, width * (model.gated ? 2 : 1),
               hidden, experts, width);
   gate_up.is_gate_up = true;
+  gate_up.split = TensorSplit::kOutputs;
   builder.Add(std::move(gate_up));
   const size_t inside = builder.size();
   ModelOp& activation =
       AddActivation(builder, "experts activation", rows, width, false);
   activation.part = OpPart::kExperts;
   if (model.gated) activation.inner = width;
-  builder.Add(
-      Grouped(builder, "experts down", rows, hidden, width, experts, width));
+  builder
+      .Add(
+          Grouped(builder, "experts down", rows, hidden, width, experts, width))
+      .split = TensorSplit::kInputs;
   builder.MarkModule(RecomputeModule::kExpertActivation, inside, inside + 1);
 
   ModelOp combine;

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "sim/model/execution.h"
 #include "sim/model/model.h"
+#include "sim/model/optimizer.h"
 
 namespace pipewright {
 
@@ -162,6 +163,7 @@ struct TrainingSpec {
   double gradient_bytes = 4;
   double master_bytes = 4;
   double moment_bytes = 8;
+  OptimizerRule optimizer;
   VocabularyPlacement vocabulary = VocabularyPlacement::kEnds;
   // A stage behind the first that has multi-token prediction has a table of
   // words of its own (Megatron-LM).

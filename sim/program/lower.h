@@ -137,6 +137,8 @@ struct LowerOptions {
   // the gather.
   std::vector<double> gradient_bytes;
   std::vector<double> parameter_bytes;
+  // Updates that a synchronised step gathers before it, [stage]; empty: none.
+  std::vector<double> update_bytes;
   // Bytes of the gradient of the table that embedding and output head share;
   // 0: they share none. See SumsTable.
   double tied_bytes = 0;

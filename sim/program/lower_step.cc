@@ -52,9 +52,30 @@ void OptimizerStep::AddSynchronised() {
       Attach(rank, OrderSize(rank),
              {.kind = OpKind::kOptimizer,
               .seconds = options_.costs.optimizer_s,
-              .inputs = {event}});
+              .inputs = GatherUpdates(rank, event)});
     }
   }
+}
+
+// Behind `event`, chunk by chunk; returns what the step waits for.
+std::vector<int32_t> OptimizerStep::GatherUpdates(int rank, int32_t event) {
+  if (options_.update_bytes.empty() || holders() == 1) return {event};
+  const int group = AddHolders(Group::Span::kReplicas, {rank});
+  std::vector<int32_t> gathered;
+  for (int chunk = 0; chunk < schedule_.vpp(); ++chunk) {
+    const int stage = schedule_.placement.StageOf(rank, chunk, 0);
+    gathered.push_back(AddEvent(rank));
+    Attach(rank, OrderSize(rank),
+           {.kind = OpKind::kAllGather,
+            .stream = Stream::kCollective,
+            .bytes = options_.update_bytes[stage],
+            .group = group,
+            .chunk = chunk,
+            .stage = stage,
+            .inputs = {event},
+            .outputs = {gathered.back()}});
+  }
+  return gathered;
 }
 
 }  // namespace pipewright

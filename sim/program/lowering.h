@@ -341,6 +341,7 @@ class OptimizerStep : LoweringStep {
 
  private:
   void AddSynchronised();
+  std::vector<int32_t> GatherUpdates(int rank, int32_t event);
   void AddWithoutFlush();  // lower_unflushed.cc
 
   OffloadedStep& host_;

@@ -215,6 +215,10 @@ TEST_CASE("arguments: Megatron's recomputation and sharding", "[foreign]") {
   const auto recompute = [](const char* kind) {
     return Fields{{"strategy.recompute", kind}};
   };
+  const Fields muon = {{"strategy.optimizer_kind", "muon"},
+                       {"strategy.muon_steps", "5"},
+                       {"strategy.muon_tp_mode", "duplicated"},
+                       {"strategy.muon_splits_qkv", "true"}};
   const auto sharding = [](const char* kind) {
     return Fields{{"strategy.data_parallel", kind}};
   };
@@ -248,6 +252,19 @@ TEST_CASE("arguments: Megatron's recomputation and sharding", "[foreign]") {
            "--moe-layer-recompute",
            modules("moe")},
           {"--use-distributed-optimizer", sharding("zero1")},
+          {"--optimizer sgd", {{"strategy.optimizer_kind", "sgd-momentum"}}},
+          {"--optimizer sgd --sgd-momentum 0",
+           {{"strategy.optimizer_kind", "sgd"}}},
+          {"--optimizer lion", {{"strategy.optimizer_kind", "lion"}}},
+          {"--optimizer muon", muon},
+          // Each matrix on one replica, whatever it is called.
+          {"--optimizer dist_muon", With(muon, sharding("zero1"))},
+          {"--optimizer muon --use-distributed-optimizer --muon-tp-mode "
+           "blockwise --muon-num-ns-steps 7 --muon-no-split-qkv",
+           With(sharding("zero1"), {{"strategy.optimizer_kind", "muon"},
+                                    {"strategy.muon_steps", "7"},
+                                    {"strategy.muon_tp_mode", "blockwise"},
+                                    {"strategy.muon_splits_qkv", "false"}})},
           // The optimizer's name does not undo the types of its moments.
           {"--optimizer adam --bf16 --use-distributed-optimizer "
            "--use-precision-aware-optimizer --exp-avg-dtype bf16 "

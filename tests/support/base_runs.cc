@@ -155,6 +155,13 @@ std::vector<BaseRun> Runs() {
        "strategy: {pp: 2, vpp: 2, tp: 4, microbatches: 4, "
        "recompute: selective, attention: unfused, launch: graphs}\n"
        "costs: {analytic: {}}\nengine: fast\n"},
+      {"muon",
+       "schedule: {name: 1f1b}\n"
+       "model: {preset: gpt-tiny}\n"
+       "system: {preset: dgx-h100}\n"
+       "strategy: {pp: 2, dp: 2, tp: 2, microbatches: 4, "
+       "data_parallel: zero1, optimizer_kind: muon}\n"
+       "costs: {analytic: {}}\nengine: fast\n"},
       {"a device alone",
        "schedule: {name: gpipe}\n"
        "model: {preset: gpt-tiny}\n"

@@ -222,11 +222,16 @@ absl::Status PlanSpace::Fill(RunContext* context) {
   }
   PW_ASSIGN_OR_RETURN(recomputes_, ChoicesOf(request_, "recompute",
                                              RecomputeChoices(), recomputes));
+  std::vector<DataParallel> shardings;
+  for (const DataParallel mode : {DataParallel::kDdp, DataParallel::kZero1,
+                                  DataParallel::kZero2, DataParallel::kFsdp}) {
+    if (TakesSharding(OptimizerRuleOf(request_.base.strategy), mode)) {
+      shardings.push_back(mode);
+    }
+  }
   PW_ASSIGN_OR_RETURN(
-      shardings_,
-      ChoicesOf<DataParallel>(request_, "data_parallel", DataParallelChoices(),
-                              {DataParallel::kDdp, DataParallel::kZero1,
-                               DataParallel::kZero2, DataParallel::kFsdp}));
+      shardings_, ChoicesOf<DataParallel>(request_, "data_parallel",
+                                          DataParallelChoices(), shardings));
   const bool copies = shape != nullptr && shape->has_pcie() && model();
   std::vector<OffloadMode> offloads = {OffloadMode::kNone};
   if (copies) {

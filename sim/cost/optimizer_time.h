@@ -1,0 +1,32 @@
+// The step of an optimizer that sees matrices whole: Newton-Schulz iterations
+// of Muon, and what tensor parallelism exchanges for them.
+#pragma once
+
+#include <vector>
+
+#include "sim/cost/analytic.h"
+#include "sim/model/weight_matrices.h"
+
+namespace pipewright {
+
+// What one device does for one matrix.
+struct MatrixStep {
+  double flops = 0;
+  double seconds = 0;   // products and exchanges
+  double elements = 0;  // that it orthogonalises
+};
+MatrixStep OrthogonalisedBy(const AnalyticOptions& options,
+                            const TrainingSpec& training,
+                            const WeightMatrix& matrix);
+
+// Muon's step of the matrices of a rank on its busiest device, without casts
+// and buffers; [stage on the rank][matrix in the order of the model].
+// *held: elements that this device has the states of.
+double MuonSeconds(const AnalyticOptions& options, const TrainingSpec& training,
+                   const std::vector<std::vector<WeightMatrix>>& stages,
+                   double* held);
+
+// Bytes that Muon moves at least for a parameter, clipping left out.
+double LeastMuonBytes(const TrainingSpec& training);
+
+}  // namespace pipewright

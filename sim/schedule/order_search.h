@@ -1,5 +1,5 @@
 // Makes an order faster by moving passes within their ranks, and by choosing
-// which of them run again.
+// which of them run again or have activations that wait on the host.
 #pragma once
 
 #include <cstdint>
@@ -39,8 +39,16 @@ class OrderSearch {
   void FindPath(const PassOrders& orders);
   // A pass and the place that it goes to; the same twice: no legal one.
   std::pair<size_t, size_t> DrawMove(const PassOrders& orders, int* rank);
-  // The order of a rank that has one, without one of its R. False: it has none.
-  bool DropR(const PassOrders& orders, int* rank, std::vector<int>* order);
+  // The order of a rank that has one, without one of its R, or the copies of
+  // one of its O. False: it has none.
+  bool Drop(int kind, const PassOrders& orders, int* rank,
+            std::vector<int>* order);
+  // The next change of a rank's order. False: it is no legal one.
+  bool DrawChange(const PassOrders& orders, int* rank, std::vector<int>* order);
+  // Makes it fit; false: it cannot.
+  bool Fit(int rank, std::vector<int>* order);
+  // What ended as `pass` began, if it stands in an order with copies; -1: none.
+  int HolderOf(const std::vector<int>& order, int pass) const;
   bool MayPass(int first, int second) const;
   bool StaysInOrder(const std::vector<int>& order, size_t from,
                     size_t to) const;

@@ -89,10 +89,11 @@ class CopyFitter {
   }
 
   bool RunWeight() {
+    // Some have run where they stood.
     while (!weights_.empty() && SlotOf(weights_.front()).weighed) {
       weights_.pop_front();
     }
-    if (weights_.empty()) return false;
+    if (weights_.empty() || task_.Taken(weights_.front()) >= 0) return false;
     const int weight = weights_.front();
     SlotOf(weight).weighed = true;
     Put(weight);
@@ -150,7 +151,9 @@ class CopyFitter {
         continue;
       } else if (!leaving_.empty()) {
         Free();
-      } else if (!RunWeight() && (price == Price::kWait || !CopyLatest())) {
+      } else if (price == Price::kCopy && CopyLatest()) {
+        continue;
+      } else if (!RunWeight()) {
         return false;
       }
     }

@@ -10,7 +10,8 @@ namespace pipewright {
 
 // How room is made.
 struct CopyRule {
-  // A W that waits runs before a rank waits for a copy or begins another.
+  // A W that waits runs before a rank waits for a copy or begins another, or
+  // only if nothing can go.
   bool weights_first = true;
   // An L is issued so many times its own ticks of work ahead of its B.
   int lead = 1;

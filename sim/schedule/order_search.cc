@@ -22,7 +22,7 @@ constexpr uint64_t kTakesCopies = 6;
 constexpr uint64_t kMostLead = 4;
 // With copies, which small tasks are not searched to the end with, it doubles
 // so often from round to round.
-constexpr int kDoublings = 2;
+constexpr int kDoublings = 3;
 // Rounds that start from the best again.
 constexpr int kRounds = 4;
 
@@ -33,6 +33,15 @@ void Move(size_t from, size_t to, std::vector<int>* order) {
   } else {
     std::rotate(at + to, at + from, at + from + 1);
   }
+}
+
+bool HasCopies(const OrderTask& task, const PassOrders& orders) {
+  const auto is_copy = [&](int pass) {
+    return task.KindOf(pass) == OrderTask::kOut;
+  };
+  return std::any_of(orders.begin(), orders.end(), [&](const auto& order) {
+    return std::any_of(order.begin(), order.end(), is_copy);
+  });
 }
 
 }  // namespace
@@ -47,6 +56,10 @@ OrderSearch::OrderSearch(const OrderTask& task, int64_t least, uint64_t seed)
 bool OrderSearch::Offer(const PassOrders& orders) {
   ++steps_;
   const int64_t ticks = times_.Run(orders);
+  if (task_.offloads && ticks < copied_ticks_ && HasCopies(task_, orders)) {
+    copied_ticks_ = ticks;
+    copied_ = orders;
+  }
   if (ticks >= best_ticks_) return false;
   best_ticks_ = ticks;
   best_ = orders;
@@ -226,7 +239,7 @@ void OrderSearch::Improve(const std::function<double(int64_t)>& done) {
     if (part >= kRounds) return;
     if (static_cast<int>(part) != round) {
       round = static_cast<int>(part);
-      orders = best_;
+      orders = round % 2 == 1 && !copied_.empty() ? copied_ : best_;
       ticks = times_.Run(orders);
       FindPath(orders);
     }

@@ -23,7 +23,8 @@ class OrderSearch {
   // A start: the best so far if it is faster. False if it is not.
   bool Offer(const PassOrders& orders);
 
-  // Moves from the best, in rounds that each begin with the best again. `done`:
+  // Moves from the best, in rounds that each begin with the best again; if the
+  // task offloads, every other one with the best start that copies. `done`:
   // the part that is over, called once a move with how many there were; ends at
   // 1.
   void Improve(const std::function<double(int64_t)>& done);
@@ -61,6 +62,8 @@ class OrderSearch {
   std::vector<int> path_;      // longest, as passes
   PassOrders best_;
   int64_t best_ticks_ = OrderTimes::kEndless;
+  PassOrders copied_;  // best start with copies
+  int64_t copied_ticks_ = OrderTimes::kEndless;
   int64_t steps_ = 0;
 };
 

@@ -37,6 +37,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
+#include "sim/analysis/plot/read_points.h"
 #include "sim/analysis/search/memory_advice.h"
 #include "sim/analysis/search/plan.h"
 #include "sim/analysis/sweep/leaves.h"
@@ -458,7 +459,8 @@ int Workers(std::optional<int> workers) {
 std::string Planned(const Given& given, const Texts& fixed,
                     const std::string& objective, std::optional<int> workers,
                     std::optional<int> confirm, int top,
-                    const std::string& time, int64_t most_candidates) {
+                    const std::string& time, int64_t most_candidates,
+                    int refined) {
   return RunUnlocked<std::string>(
       [&](const Stop& stop) -> absl::StatusOr<std::string> {
         PW_ASSIGN_OR_RETURN(RunConfig base, Read(given));
@@ -472,6 +474,7 @@ std::string Planned(const Given& given, const Texts& fixed,
         if (confirm) options.most_confirmed = std::max(0, *confirm);
         options.top = top;
         options.most_tried = most_candidates;
+        options.refined = std::max(0, refined);
         options.stops = [&] {
           if (stop) return PlanCut::kSignal;
           const std::chrono::duration<double> passed = Clock::now() - begin;
@@ -479,8 +482,11 @@ std::string Planned(const Given& given, const Texts& fixed,
                                                         : PlanCut::kNone;
         };
         RunContext context;
-        PW_ASSIGN_OR_RETURN(const PlanOutcome outcome,
+        PW_ASSIGN_OR_RETURN(PlanOutcome outcome,
                             MakePlan(request, options, &context));
+        for (PlanRefined& each : outcome.refined) {
+          each.command = SimulateCommand(ToString(each.config), {});
+        }
         const absl::Status verdict = PlanVerdict(outcome);
         if (verdict.code() == absl::StatusCode::kInvalidArgument) {
           return verdict;

@@ -35,6 +35,7 @@ constexpr char kChoose[] = "choose";
 constexpr int64_t kUsualVisits = 40'000'000;
 constexpr int kLeastSteps = 100;
 constexpr int kUsualSteps = 2'000;
+constexpr int kUsualStepsWithCopies = 20'000;
 constexpr int kMostSteps = 1'000'000'000;
 constexpr double kLongestBudget = 86'400;  // s
 // Patterns and warm-ups that the search may start from.
@@ -67,10 +68,8 @@ absl::Status CheckPlacement(const ScheduleParams& params) {
   return absl::OkStatus();
 }
 
-OrderTask TaskOf(const ScheduleParams& params, bool splits, bool whole,
-                 bool recomputes) {
+OrderTask TaskOf(const ScheduleParams& params, bool splits, bool whole) {
   OrderTask task;
-  task.recomputes = recomputes;
   task.placement = PlacementOfParams(params);
   task.microbatches = params.microbatches;
   task.stages = TicksOfStages(params);
@@ -89,6 +88,7 @@ OrderTask TaskOf(const ScheduleParams& params, bool splits, bool whole,
     for (double& kept : task.kept) kept = std::max(kept, 1.0);
     task.dropped =
         params.costs.dropped.empty() ? task.kept : params.costs.dropped;
+    task.moved = params.costs.moved.empty() ? task.kept : params.costs.moved;
     for (int rank = 0; rank < task.pp(); ++rank) {
       // One microbatch runs whatever there is; the report says what it needs.
       const double one = task.MostOnRank(rank);
@@ -105,7 +105,7 @@ OrderTask TaskOf(const ScheduleParams& params, bool splits, bool whole,
   task.room.assign(task.pp(), params.max_activations.value_or(
                                   2.0 * params.pp * params.microbatches));
   task.most_room = task.room;
-  task.dropped = task.kept;
+  task.dropped = task.moved = task.kept;
   return task;
 }
 
@@ -149,7 +149,8 @@ std::string OfferStarts(const ScheduleParams& params, const OrderTask& task,
   // with R it may wherever they are.
   for (const bool limited : {true, false}) {
     const bool binds = limit < params.microbatches;
-    const bool may_fit = !params.costs.room.empty() || task.recomputes;
+    const bool less = task.recomputes || task.offloads;
+    const bool may_fit = !params.costs.room.empty() || less;
     if (limited ? !binds : binds && !may_fit) continue;
     theirs.max_activations.reset();
     if (limited) theirs.max_activations = limit;
@@ -160,12 +161,15 @@ std::string OfferStarts(const ScheduleParams& params, const OrderTask& task,
       const PassOrders orders = task.OrdersOf(*schedule);
       if (!orders.empty() && search->Offer(orders)) best = info->name;
       if (is_over()) return best;
-      if (!orders.empty() || limited || !task.recomputes) continue;
+      if (!orders.empty() || limited || !less) continue;
       const PassOrders too_wide = wide.OrdersOf(*schedule);
       if (too_wide.empty()) continue;
-      for (const PassOrders& own : OrdersWithR(task, too_wide)) {
+      for (const PassOrders& own :
+           OrdersWithLess(task, wide, too_wide, /*has_weights=*/true)) {
         if (own.empty() || !task.Fits(own) || !search->Offer(own)) continue;
-        best = absl::StrCat(info->name, ", some of it again");
+        best =
+            absl::StrCat(info->name, task.offloads ? ", some of it on the host"
+                                                   : ", some of it again");
       }
     }
   }
@@ -177,7 +181,7 @@ std::string OfferStarts(const ScheduleParams& params, const OrderTask& task,
 
 // Finds and proves the shortest order of a small task.
 void TryAllOrders(const OrderTask& task, OrderSearch* search) {
-  if (search->is_least()) return;
+  if (search->is_least() || task.offloads) return;
   const std::optional<ExactOrder> shortest =
       FindShortestOrder(task, search->best_ticks());
   if (!shortest) return;
@@ -242,6 +246,30 @@ absl::Status Search(const ScheduleParams& params, const OrderTask& task,
   return absl::OkStatus();
 }
 
+// Searches on with more that may be chosen, from the best without it on, so
+// that it is never worse. `schedule` is what was found before.
+absl::Status SearchOn(const ScheduleParams& params, const OrderTask& task,
+                      const Effort& effort, uint64_t seed, const char* start,
+                      PassOrders* best, FoundOrder* found, Schedule* schedule) {
+  OrderSearch search(task, LeastTicks(task), seed);
+  found->start = start;
+  found->start_time = found->time;
+  schedule->name = start;
+  found->from = std::make_shared<const Schedule>(*schedule);
+  schedule->name = kName;
+  found->least_time = static_cast<double>(search.least());
+  if (found->is_cut) return absl::OkStatus();
+  search.Offer(*best);
+  FoundOrder more;
+  PW_RETURN_IF_ERROR(Search(params, task, effort, &search, &more));
+  found->time = more.time;
+  found->steps += more.steps;
+  found->is_cut = more.is_cut;
+  *best = search.best();
+  *schedule = task.ToSchedule(kName, *best);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
   PW_RETURN_IF_ERROR(RequireOnly(kName, "strategy.slices", params.slices, 1));
   PW_RETURN_IF_ERROR(CheckPlacement(params));
@@ -263,10 +291,11 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
     return BadValue("schedule.params.recompute", recompute,
                     "none, as strategy.recompute runs every forward again");
   }
+  PW_ASSIGN_OR_RETURN(const std::string offload,
+                      ChoiceParam(params, "offload", kNone, {kNone, kChoose}));
   const bool whole =
       objective == kAuto ? params.costs.steps_together : objective == "whole";
-  const OrderTask task =
-      TaskOf(params, backward == "split", whole, /*recomputes=*/false);
+  const OrderTask task = TaskOf(params, backward == "split", whole);
   if (const double limit = params.max_activations.value_or(1); !(limit >= 1)) {
     return InField("strategy.max_activations",
                    WithValue(absl::ResourceExhaustedError(absl::StrCat(
@@ -283,32 +312,38 @@ absl::StatusOr<Schedule> Build(const ScheduleParams& params) {
     effort.steps = std::clamp<int64_t>(kUsualVisits / task.num_passes(),
                                        kLeastSteps, kUsualSteps);
   }
-  const bool recomputes =
-      recompute == kChoose && LimitOf(task) < params.microbatches;
-  if (recomputes) effort.budget /= 2;
+  const bool binds = LimitOf(task) < params.microbatches;
+  const bool recomputes = recompute == kChoose && binds;
+  // Without times of copies nobody can choose them.
+  const bool offloads =
+      offload == kChoose && binds && !params.costs.copy_out.empty();
+  const double budget_each =
+      effort.budget / (1 + (recomputes ? 1 : 0) + (offloads ? 1 : 0));
+  effort.budget = budget_each;
   FoundOrder found = {.is_whole = whole};
   OrderSearch search(task, LeastTicks(task), static_cast<uint64_t>(seed));
   PW_RETURN_IF_ERROR(Search(params, task, effort, &search, &found));
-  Schedule schedule = task.ToSchedule(kName, search.best());
+  PassOrders best = search.best();
+  Schedule schedule = task.ToSchedule(kName, best);
+  OrderTask more = task;
   if (recomputes) {
-    // From the best without R on, so that it is never worse.
-    const OrderTask again = TaskOf(params, backward == "split", whole, true);
-    OrderSearch with_r(again, LeastTicks(again), static_cast<uint64_t>(seed));
-    found.start = "the best without R";
-    found.start_time = found.time;
-    found.from = std::make_shared<const Schedule>(
-        task.ToSchedule(found.start, search.best()));
-    found.least_time = static_cast<double>(with_r.least());
-    if (!found.is_cut) {
-      with_r.Offer(search.best());
-      effort.budget *= 2;
-      FoundOrder more = {.is_whole = whole};
-      PW_RETURN_IF_ERROR(Search(params, again, effort, &with_r, &more));
-      found.time = more.time;
-      found.steps += more.steps;
-      found.is_cut = more.is_cut;
-      schedule = again.ToSchedule(kName, with_r.best());
+    more.recomputes = true;
+    effort.budget += budget_each;
+    PW_RETURN_IF_ERROR(SearchOn(params, more, effort, seed,
+                                "the best without R", &best, &found,
+                                &schedule));
+  }
+  if (offloads) {
+    more.offloads = true;
+    effort.budget += budget_each;
+    if (steps < 0) {
+      // Small ones are not tried to the end, and take no time.
+      effort.steps = std::clamp<int64_t>(kUsualVisits / task.num_passes(),
+                                         kLeastSteps, kUsualStepsWithCopies);
     }
+    PW_RETURN_IF_ERROR(SearchOn(params, more, effort, seed,
+                                "the best without copies", &best, &found,
+                                &schedule));
   }
   const double tick = TickOf(params);
   found.time *= tick;
@@ -334,6 +369,9 @@ const RegisterSchedule kRow({
          {"recompute", kNone, "none|choose",
           "choose: where memory is short, passes may run again (R) in place of "
           "keeping their activations"},
+         {"offload", kNone, "none|choose",
+          "choose: where memory is short, activations may wait on the host (O, "
+          "FREE, L); needs what copies take, as strategy.offload does"},
          {"objective", kAuto, "auto|rank|whole",
           "what is made short: the span of the longest rank, or of all "
           "together; auto: whole if all ranks step together"},

@@ -139,19 +139,21 @@ def check(file, config=None, *, semantics="buffered", queues=None,
 
 
 def plan(config=None, *, fix=None, objective="tokens_per_s", workers=None,
-         confirm=None, top=10, time=None, max_candidates=0, set=None, **flags):
+         confirm=None, top=10, time=None, max_candidates=0, refine=0, set=None,
+         **flags):
     """Finds the fastest configuration that fits; `pipewright plan --json`.
 
     `fix` maps an axis to the value or values that it may have. `confirm` is the
     most runs on the engine fluid (0: none). `time` is in seconds or a text
-    ("10s"). Where nothing fits, `fits` is False.
+    ("10s"). `refine` searches for orders of so many of the best. Where nothing
+    fits, `fits` is False.
     """
     fixed = [f"{axis}={_text(values)}" for axis, values in (fix or {}).items()]
     if time is not None and not isinstance(time, str):
         time = f"{time!r}s"
     return _json.loads(_core.plan(_given(config, set, flags), fixed, objective,
                                   workers, confirm, top, time or "",
-                                  max_candidates))
+                                  max_candidates, refine))
 
 
 def _axis(name, values):

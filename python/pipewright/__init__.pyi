@@ -73,6 +73,7 @@ def plan(
     top: int = 10,
     time: float | str | None = None,
     max_candidates: int = 0,
+    refine: int = 0,
     set: Mapping[str, _Value] | None = None,
     **flags: _Value,
 ) -> _Report: ...

@@ -130,11 +130,15 @@ std::vector<std::string> IdleInSchedule(const RunConfig& config,
   if (!is_searched && HasSameOrder(Without(config, others), run)) {
     return Warnings(config, others, kWhy);
   }
+  const bool copies = run.schedule.params.count("offload") > 0;
   const auto is_idle = [&](const std::string& path) {
-    // A search knows what memory is left and what running again takes.
+    // A search knows what memory is left and what running again, or a copy,
+    // takes.
     return IsNeverPlannedFor(path) &&
            !(is_searched &&
-             IsOneOf(path, {"system.memory", "costs.uniform.recompute"}));
+             (IsOneOf(path, {"system.memory", "costs.uniform.recompute"}) ||
+              (copies && IsOneOf(path, {"costs.uniform.offload",
+                                        "costs.uniform.load"}))));
   };
   return Warnings(config, GivenAsFlags(config, is_idle), kWhy);
 }

@@ -75,6 +75,14 @@ absl::Status Convert::Run() {
   PW_ASSIGN_OR_RETURN(const PreparedRun run,
                       PrepareUntilSignal(run_config, &context));
   if (form != "svg") PrintWarnings(IdleInSchedule(run_config, run));
+  if (form != "svg" && run.schedule.written->found && run.prepared_model) {
+    PrintWarnings(run.config.notes);
+    if (run.costs.in_units) {
+      PrintWarnings(
+          {"nothing says what passes of the model take: the order is "
+           "searched for passes of 1 unit each"});
+    }
+  }
   const std::vector<double>& factors = run.lower.costs.slice_factor;
   if (std::any_of(factors.begin(), factors.end(),
                   [](double factor) { return factor != 1; })) {

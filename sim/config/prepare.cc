@@ -168,6 +168,9 @@ absl::StatusOr<PreparedRun> PrepareDefaulted(const RunConfig& given,
   if (model && to_plan) {
     AddRoom(config, *model, run.network, run.costs, *to_plan, &plan);
   }
+  if (to_plan) {
+    PW_RETURN_IF_ERROR(AddCopyTimes(config, sizes, *to_plan, run, &plan));
+  }
   PW_ASSIGN_OR_RETURN(
       run.schedule, PrepareSchedule(config, sizes, spec, plan, std::move(read),
                                     context->stops()));

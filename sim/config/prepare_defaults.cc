@@ -20,6 +20,7 @@
 #include "sim/config/prepare_parts.h"
 #include "sim/cost/device.h"
 #include "sim/model/training.h"
+#include "sim/schedule/registry.h"
 
 namespace pipewright {
 namespace {
@@ -225,6 +226,12 @@ absl::Status TakeUsualBatch(RunContext* context, RunConfig* config) {
   return absl::OkStatus();
 }
 
+bool IsSearched(const RunConfig& config) {
+  const absl::StatusOr<ScheduleMatch> match =
+      FindSchedule(config.schedule.name.value_or(""));
+  return match.ok() && match->info->asks_for_room;
+}
+
 }  // namespace
 
 bool InUnits(const RunConfig& config) {
@@ -245,7 +252,9 @@ absl::StatusOr<int64_t> UsualBatch(const RunConfig& config,
 }
 
 absl::StatusOr<RunConfig> WithTimes(RunConfig config, RunContext* context) {
-  if (!InUnits(config) || config.only_order || !GivesModel(config.model) ||
+  // An order alone depends on times if it is searched for.
+  const bool wants_times = !config.only_order || IsSearched(config);
+  if (!InUnits(config) || !wants_times || !GivesModel(config.model) ||
       !NamesSystem(config.system)) {
     return config;
   }

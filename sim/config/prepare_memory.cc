@@ -46,9 +46,8 @@ void TakeLimit(const RunConfig& config, const PreparedNetwork& network,
   }
 }
 
-// One microbatch forwards and backwards, with stages where the schedule has
-// them.
-// `of`: so many in all, for which a stage may have buffers.
+}  // namespace
+
 std::shared_ptr<const Schedule> OneMicrobatch(const Placement& placement,
                                               int of, bool again) {
   ScheduleBuilder builder("one microbatch", placement, 1);
@@ -67,8 +66,6 @@ std::shared_ptr<const Schedule> OneMicrobatch(const Placement& placement,
   return std::make_shared<const Schedule>(std::move(schedule));
 }
 
-}  // namespace
-
 void AddRoom(const RunConfig& config, const PreparedModel& model,
              const PreparedNetwork& network, const PreparedCosts& costs,
              const Placement& placement, PlanCosts* plan) {
@@ -77,13 +74,20 @@ void AddRoom(const RunConfig& config, const PreparedModel& model,
       PrepareMemory(config, model, network, costs,
                     OneMicrobatch(placement, of, /*again=*/false));
   if (!report.limit_bytes) return;
-  const MemoryReport again =
-      PrepareMemory(config, model, network, costs,
-                    OneMicrobatch(placement, of, /*again=*/true));
+  // Laid out with R only for who asks for it.
+  const auto recompute = config.schedule.params.find("recompute");
+  const bool recomputes =
+      recompute != config.schedule.params.end() && recompute->second != "none";
+  MemoryReport again;
+  if (recomputes) {
+    again = PrepareMemory(config, model, network, costs,
+                          OneMicrobatch(placement, of, /*again=*/true));
+  }
   for (size_t stage = 0; stage < report.memory->stages.size(); ++stage) {
     const StageMemory& own = *report.memory->stages[stage];
     plan->kept.push_back(static_cast<double>(own.kept));
     plan->left.push_back(static_cast<double>(own.weight_part));
+    if (!recomputes) continue;
     plan->dropped.push_back(
         static_cast<double>(own.kept - again.memory->again[stage]->kept));
   }

@@ -330,6 +330,13 @@ absl::StatusOr<CopyTask> TaskOf(const RunConfig& config, OffloadMode mode,
   return task;
 }
 
+absl::Status MissingCopyTimes(const RunConfig& config) {
+  return MissingValue(
+      config.Field("costs.offload_ratio"),
+      "a number, or costs.uniform.offload and costs.uniform.load, or a model "
+      "and a system with PCIe or a profile with copies");
+}
+
 // A hop that holds its ranks also holds back what stands behind it: an O for
 // whose FREE the other rank waits may never begin.
 absl::Status CheckWaiting(const RunConfig& config, const Schedule& schedule) {
@@ -370,13 +377,12 @@ absl::Status PrepareOffload(const RunConfig& config, const RunSizes& sizes,
         "meant"));
     return absl::OkStatus();
   }
+  if (!known && !written) return MissingCopyTimes(config);
   if (!known) {
     return MissingValue(
-        config.Field(written ? "costs.uniform.offload" : "costs.offload_ratio"),
-        written ? "a time, since the schedule has O or L passes; or a model "
-                  "and a system with PCIe or a profile with copies"
-                : "a number, or costs.uniform.offload and costs.uniform.load, "
-                  "or a model and a system with PCIe or a profile with copies");
+        config.Field("costs.uniform.offload"),
+        "a time, since the schedule has O or L passes; or a model and a system "
+        "with PCIe or a profile with copies");
   }
   const bool timed = config.costs.forward_s || config.costs.backward_s ||
                      !config.costs.stage_forward_s.empty() ||
@@ -430,6 +436,37 @@ absl::Status PrepareOffload(const RunConfig& config, const RunSizes& sizes,
         "simgrid shares their PCIe links");
   }
   run->offload = std::move(offload);
+  return absl::OkStatus();
+}
+
+absl::Status AddCopyTimes(const RunConfig& config, const RunSizes& sizes,
+                          const Placement& placement, const PreparedRun& run,
+                          PlanCosts* plan) {
+  const auto own = config.schedule.params.find("offload");
+  if (own == config.schedule.params.end() || own->second != "choose") {
+    return absl::OkStatus();
+  }
+  const OffloadMode given =
+      config.strategy.offload.value_or(OffloadMode::kNone);
+  if (given != OffloadMode::kNone) {
+    return BadValue(config.Field("strategy.offload"),
+                    ChoiceName(OffloadChoices(), given),
+                    "none, since the schedule chooses what is copied "
+                    "(schedule.params.offload)");
+  }
+  PreparedRun alone = run;
+  alone.schedule.lowered = OneMicrobatch(placement, 1, /*again=*/false);
+  PW_ASSIGN_OR_RETURN(const bool known, TakeCopyTimes(config, &alone));
+  if (!known) return MissingCopyTimes(config);
+  PreparedOffload offload;
+  PW_ASSIGN_OR_RETURN(const CopyTask task, TaskOf(config, OffloadMode::kFull,
+                                                  sizes.dp, &alone, &offload));
+  plan->copy_out = task.costs.out_s;
+  plan->copy_in = task.costs.in_s;
+  if (run.prepared_model) {
+    plan->moved =
+        BytesOfActivations(*run.prepared_model, *alone.schedule.lowered).moved;
+  }
   return absl::OkStatus();
 }
 

@@ -189,6 +189,13 @@ absl::StatusOr<PreparedSchedule> PrepareSchedule(
 absl::Status PrepareOffload(const RunConfig& config, const RunSizes& sizes,
                             PreparedRun* run);
 
+// Tells a planner that may choose copies of activations what they take and
+// move, of stages as `placement` has them; nothing to others. Errors: as above,
+// and with a strategy.offload of its own.
+absl::Status AddCopyTimes(const RunConfig& config, const RunSizes& sizes,
+                          const Placement& placement, const PreparedRun& run,
+                          PlanCosts* plan);
+
 // Error: factors that are not one a slice and one a microbatch.
 absl::Status CheckAgainstSchedule(const RunConfig& config,
                                   const Schedule& schedule);
@@ -402,6 +409,11 @@ MemoryReport PrepareMemory(const RunConfig& config, const PreparedModel& model,
                            const PreparedNetwork& network,
                            const PreparedCosts& costs,
                            std::shared_ptr<const Schedule> schedule);
+
+// F, with `again` R, B and W of one microbatch, with stages as `placement` has
+// them. `of`: so many in all, for which a stage may have buffers.
+std::shared_ptr<const Schedule> OneMicrobatch(const Placement& placement,
+                                              int of, bool again);
 
 // Tells a planner what each rank has room for, if a device's memory is known:
 // beside what one microbatch takes, of its stages as `placement` has them.

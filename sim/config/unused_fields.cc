@@ -326,8 +326,10 @@ constexpr Condition kConditions[] = {
      "in a schedule without W passes"},
     {"offload",
      [](const Facts& facts) {
+       // A search has known what copies take, if it has chosen none.
        return facts.run.offload.has_value() ||
-              facts.run.schedule.lowered->Has(PassKind::kOffload);
+              facts.run.schedule.lowered->Has(PassKind::kOffload) ||
+              facts.run.schedule.params.count("offload") > 0;
      },
      "if nothing is offloaded"},
     {"copies to the host", &CopiesToHost, "if no bytes are copied to the host"},

@@ -115,11 +115,11 @@ std::string ReportToText(const Report& report) {
   if (report.found_order) {
     const FoundOrder& found = *report.found_order;
     // sim/schedule/order_task.h says why.
-    const auto recompute = report.params.find("recompute");
+    const bool chooses =
+        std::any_of(report.params.begin(), report.params.end(),
+                    [](const auto& own) { return own.second == "choose"; });
     const char* const of_class =
-        recompute != report.params.end() && recompute->second == "choose"
-            ? "with microbatches in order on each stage "
-            : "";
+        chooses ? "with microbatches in order on each stage " : "";
     out += ReportLine(
         "best order", FormatSeconds(found.time),
         absl::StrCat("span ", found.is_whole ? "of all ranks" : "of a rank",

@@ -11,16 +11,16 @@ namespace {
 constexpr int64_t kAllPairs = 20'000'000;
 
 // Room of a rank with one stage, in microbatches. What B leaves beyond what F
-// has kept is not counted. If passes may run again: those that do not hold more
-// than what R begins from, beside the one that runs.
+// has kept is not counted. If passes may run again, or go to the host: those
+// that do not hold more than what then stays, beside the one that runs.
 class Room {
  public:
   Room(const OrderTask& task, int rank)
       : held_(task.splits ? std::min(1.0, task.left[rank] / task.kept[rank])
                           : 0),
         room_(WithRounding(task.most_room[rank]) / task.kept[rank]) {
-    if (task.recomputes) {
-      const double rest = 1 - task.dropped[rank] / task.kept[rank];
+    if (const double gone = task.MostGone(rank); gone > 0) {
+      const double rest = 1 - gone / task.kept[rank];
       room_ = rest > 0 ? 1 + (room_ - 1) / rest : task.microbatches;
       held_ = rest > 0 ? std::min(1.0, held_ / rest) : 0;
     }
@@ -183,9 +183,10 @@ int64_t LeastOfStages(const OrderTask& task) {
 // of room: the least it can take.
 class RoomOverTime {
  public:
-  // `work`: ticks without R. `lost`: room over time that nobody can use.
-  RoomOverTime(double work, double room, double lost)
-      : work_(work), room_(room), lost_(lost) {}
+  // `work`: ticks without R. `around`: ticks in which a stream cannot copy.
+  // `lost`: room over time that nobody can use.
+  RoomOverTime(double work, double around, double room, double lost)
+      : work_(work), around_(around), room_(room), lost_(lost) {}
 
   // So many, each of which holds `amount` for `life` ticks, or if it runs
   // again, which takes `again`, `saved` less of that room over time.
@@ -193,12 +194,18 @@ class RoomOverTime {
     held_ += count * held;
     if (saved > 0) options_.push_back({count * again, count * saved});
   }
+  // So many copies of a stream may save as much each.
+  void AddCopies(double count, double ticks, double saved) {
+    if (saved > 0) copies_.push_back({count * ticks, count * saved});
+  }
 
   int64_t Least() {
-    std::sort(options_.begin(), options_.end(),
-              [](const Option& one, const Option& other) {
-                return one.saved * other.again > other.saved * one.again;
-              });
+    for (std::vector<Option>* const each : {&options_, &copies_}) {
+      std::sort(each->begin(), each->end(),
+                [](const Option& one, const Option& other) {
+                  return one.saved * other.ticks > other.saved * one.ticks;
+                });
+    }
     double low = work_;
     if (Fits(low)) return static_cast<int64_t>(low);
     double high = std::max(low, (held_ + lost_) / room_);
@@ -212,40 +219,50 @@ class RoomOverTime {
 
  private:
   struct Option {
-    double again;  // ticks of R
+    double ticks;  // of R or of copies
     double saved;
   };
 
-  bool Fits(double ticks) const {
-    double held = held_;
-    double left = ticks - work_;
-    for (const Option& option : options_) {
+  static double MostSaved(const std::vector<Option>& options, double left) {
+    double saved = 0;
+    for (const Option& option : options) {
       const double part =
-          option.again > left ? std::max(0.0, left / option.again) : 1;
-      held -= part * option.saved;
-      left -= option.again;
+          option.ticks > left ? std::max(0.0, left / option.ticks) : 1;
+      saved += part * option.saved;
+      left -= option.ticks;
     }
+    return saved;
+  }
+
+  bool Fits(double ticks) const {
+    const double held = held_ - MostSaved(options_, ticks - work_) -
+                        MostSaved(copies_, ticks - around_);
     return held <= room_ * ticks - lost_;
   }
 
   const double work_;
+  const double around_;
   const double room_;
   const double lost_;
   double held_ = 0;
   std::vector<Option> options_;
+  std::vector<Option> copies_;
 };
 
 // Whole chunks that a rank has room for, and how long they and what B leaves
-// of them are there; for ranks whose passes may run again. `from_forward`:
-// [stage] from the start of an F to the end of its B at least.
-int64_t LeastWithR(const OrderTask& task, int rank,
-                   const std::vector<int64_t>& lives) {
+// of them are there; for ranks whose passes may run again or go to the host.
+// `lives`: [stage] from the start of an F to the end of its B at least.
+int64_t LeastWithLess(const OrderTask& task, int rank,
+                      const std::vector<int64_t>& lives) {
   const double room = WithRounding(task.most_room[rank]);
   const double m = task.microbatches;
   double smallest = room;
   double work = 0;
   int64_t forward = OrderTimes::kEndless;
   int64_t freed = OrderTimes::kEndless;  // ticks between two that go
+  int64_t back = OrderTimes::kEndless;
+  int64_t outs = 0, ins = 0;
+  int64_t out = OrderTimes::kEndless, in = OrderTimes::kEndless;
   for (int chunk = 0; chunk < task.placement.vpp(); ++chunk) {
     const int stage = task.placement.StageOf(rank, chunk);
     smallest = std::min(smallest, task.kept[stage]);
@@ -262,26 +279,42 @@ int64_t LeastWithR(const OrderTask& task, int rank,
     forward = std::min(forward, own.forward);
     freed = std::min(freed,
                      waits(stage) ? own.backward_weight : own.backward_input);
+    back = std::min(back, own.backward_input);
+    outs += own.out;
+    ins += own.in;
+    out = std::min(out, own.out);
+    in = std::min(in, own.in);
   }
+  // The busier stream copies behind an F and in front of a B, and of the other
+  // stream's copy.
+  const bool by_out = outs >= ins;
+  const auto around = static_cast<double>(forward + back + (by_out ? in : out));
   // At first as many are there as F have started, and at last as many as have
   // yet to go: one after the other.
   const double ramp = (chunks - 1) * static_cast<double>(forward + freed);
-  RoomOverTime bytes(work, room, 0);
-  RoomOverTime whole(work, chunks, ramp <= work ? ramp * chunks / 2 : 0);
+  RoomOverTime bytes(work, around, room, 0);
+  RoomOverTime whole(work, around, chunks,
+                     ramp <= work ? ramp * chunks / 2 : 0);
   for (int chunk = 0; chunk < task.placement.vpp(); ++chunk) {
     const int stage = task.placement.StageOf(rank, chunk);
     const PlanTicks& own = task.stages[stage];
     const auto life = static_cast<double>(lives[stage]);
     const auto weight = static_cast<double>(own.backward_weight);
     const auto again = static_cast<double>(own.again);
-    const double waiting =
-        life - static_cast<double>(own.forward + own.backward_input) - again;
+    const double idle =
+        life - static_cast<double>(own.forward + own.backward_input);
+    const double dropped = task.recomputes ? task.dropped[stage] : 0;
     const double left =
         task.splits ? std::min(task.kept[stage], task.left[stage]) : 0;
     bytes.Add(m, task.kept[stage] * life + left * weight, again,
-              task.dropped[stage] * waiting);
+              dropped * (idle - again));
     whole.Add(m, life + (waits(stage) ? weight : 0), again,
-              task.dropped[stage] > 0 ? waiting : 0);
+              dropped > 0 ? idle - again : 0);
+    if (!task.offloads) continue;
+    const auto copy = static_cast<double>(by_out ? own.out : own.in);
+    const double away = idle - static_cast<double>(own.out + own.in);
+    bytes.AddCopies(m, copy, task.moved[stage] * away);
+    whole.AddCopies(m, copy, task.moved[stage] > 0 ? away : 0);
   }
   return std::max(bytes.Least(), whole.Least());
 }
@@ -321,6 +354,8 @@ int64_t LeastOfChunks(const OrderTask& task) {
     double lifetimes = 0;
     double per_again = 1;  // forwards in the time of an R
     double smallest = task.most_room[rank];
+    double most_moved = 0;
+    int64_t shortest_copy = kNever;
     for (int chunk = 0; chunk < task.placement.vpp(); ++chunk) {
       const int stage = task.placement.StageOf(rank, chunk);
       const PlanTicks& own = task.stages[stage];
@@ -331,6 +366,10 @@ int64_t LeastOfChunks(const OrderTask& task) {
       tail = std::min(tail, after[stage]);
       first_backward = std::min(first_backward, backward[stage]);
       smallest = std::min(smallest, task.kept[stage]);
+      if (task.offloads && task.moved[stage] > 0) {
+        most_moved = std::max(most_moved, task.moved[stage]);
+        shortest_copy = std::min(shortest_copy, own.out);
+      }
       const double left =
           task.splits ? std::min(task.kept[stage], task.left[stage]) : 0;
       lifetimes += task.kept[stage] * static_cast<double>(lives[stage]) +
@@ -345,6 +384,20 @@ int64_t LeastOfChunks(const OrderTask& task) {
     const int64_t until_first = first_backward - head;
     const int64_t forwards = static_cast<int64_t>(held_at_once) * longest;
     int64_t idle = std::max<int64_t>(0, until_first - forwards);
+    if (most_moved > 0) {
+      // Each O that has ended by the first B lets more forwards begin. Of a
+      // stream that is as fast as they are, waiting longer makes up for all.
+      const double per_tick =
+          most_moved / smallest /
+          static_cast<double>(std::max<int64_t>(1, shortest_copy));
+      const double busy =
+          (held_at_once + per_tick * static_cast<double>(until_first)) *
+          static_cast<double>(longest);
+      const double waits = static_cast<double>(until_first) - busy;
+      idle = per_tick * static_cast<double>(longest) < 1 && waits > 0
+                 ? static_cast<int64_t>(waits)
+                 : 0;
+    }
     if (task.recomputes) {
       // More forwards fit in front of the first B, but each costs an R behind
       // it.
@@ -352,10 +405,11 @@ int64_t LeastOfChunks(const OrderTask& task) {
     }
     const int64_t end_of_work = m * work + idle;
     int64_t end = std::max(
-        end_of_work, task.recomputes ? LeastWithR(task, rank, lives)
-                                     : static_cast<int64_t>(
-                                           static_cast<double>(m) * lifetimes /
-                                           WithRounding(task.most_room[rank])));
+        end_of_work,
+        task.recomputes || task.offloads
+            ? LeastWithLess(task, rank, lives)
+            : static_cast<int64_t>(static_cast<double>(m) * lifetimes /
+                                   WithRounding(task.most_room[rank])));
     if (task.steps_together) {
       end = std::max(end + head, head + m * chain + tail);
     }
@@ -369,7 +423,8 @@ int64_t LeastOfChunks(const OrderTask& task) {
 int64_t LeastTicks(const OrderTask& task) {
   if (task.placement.vpp() > 1) return LeastOfChunks(task);
   const int64_t least = LeastOfStages(task);
-  return task.recomputes ? std::max(least, LeastOfChunks(task)) : least;
+  return task.recomputes || task.offloads ? std::max(least, LeastOfChunks(task))
+                                          : least;
 }
 
 }  // namespace pipewright

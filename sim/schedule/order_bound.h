@@ -7,8 +7,8 @@
 
 namespace pipewright {
 
-// Lower bound in ticks on what OrderTimes::Run gives of any order that fits:
-// of this placement, without copies to the host. Made of the
+// Lower bound in ticks on what OrderTimes::Run gives of any order that fits, of
+// this placement; with copies to the host if the task offloads. Made of the
 // work of each rank, the way to it and from it, the microbatches that its room
 // lets be under way, and what it must have done by each F and B.
 //
@@ -24,6 +24,11 @@ namespace pipewright {
 // rank. So besides, with one stage a rank too: a rank that takes X has X less
 // its other work for R at most, and room over X for what is whole; R are spent
 // where they save most room, and of those a part may be run.
+//
+// If activations may wait on the host, they take no room meanwhile, and copies
+// no time of the rank. But a stream copies one after the other, between an F
+// and a B: what copies save of room over time is bounded by what a stream has
+// time for, and each saves no more than the time between its O and its L.
 int64_t LeastTicks(const OrderTask& task);
 
 }  // namespace pipewright

@@ -1,5 +1,5 @@
 // Makes an order faster by moving passes within their ranks, and by choosing
-// which of them run again.
+// which of them run again or have activations that wait on the host.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,8 @@ class OrderSearch {
   // A start: the best so far if it is faster. False if it is not.
   bool Offer(const PassOrders& orders);
 
-  // Moves from the best, in rounds that each begin with the best again. `done`:
+  // Moves from the best, in rounds that each begin with the best again; if the
+  // task offloads, every other one with the best start that copies. `done`:
   // the part that is over, called once a move with how many there were; ends at
   // 1.
   void Improve(const std::function<double(int64_t)>& done);
@@ -39,8 +40,16 @@ class OrderSearch {
   void FindPath(const PassOrders& orders);
   // A pass and the place that it goes to; the same twice: no legal one.
   std::pair<size_t, size_t> DrawMove(const PassOrders& orders, int* rank);
-  // The order of a rank that has one, without one of its R. False: it has none.
-  bool DropR(const PassOrders& orders, int* rank, std::vector<int>* order);
+  // The order of a rank that has one, without one of its R, or the copies of
+  // one of its O. False: it has none.
+  bool Drop(int kind, const PassOrders& orders, int* rank,
+            std::vector<int>* order);
+  // The next change of a rank's order. False: it is no legal one.
+  bool DrawChange(const PassOrders& orders, int* rank, std::vector<int>* order);
+  // Makes it fit; false: it cannot.
+  bool Fit(int rank, std::vector<int>* order);
+  // What ended as `pass` began, if it stands in an order with copies; -1: none.
+  int HolderOf(const std::vector<int>& order, int pass) const;
   bool MayPass(int first, int second) const;
   bool StaysInOrder(const std::vector<int>& order, size_t from,
                     size_t to) const;
@@ -53,6 +62,8 @@ class OrderSearch {
   std::vector<int> path_;      // longest, as passes
   PassOrders best_;
   int64_t best_ticks_ = OrderTimes::kEndless;
+  PassOrders copied_;  // best start with copies
+  int64_t copied_ticks_ = OrderTimes::kEndless;
   int64_t steps_ = 0;
 };
 

@@ -6,6 +6,8 @@
 #include <tuple>
 #include <utility>
 
+#include "sim/schedule/order_copies.h"
+
 namespace pipewright {
 namespace {
 
@@ -437,16 +439,7 @@ std::vector<PassOrders> Filled(const OrderTask& task,
   return filled;
 }
 
-}  // namespace
-
-OrderTask WithRoomForAll(const OrderTask& task) {
-  OrderTask wide = task;
-  for (int rank = 0; rank < task.pp(); ++rank) {
-    wide.room[rank] = task.MostOnRank(rank) * (task.microbatches + 1);
-  }
-  return wide;
-}
-
+// `orders` of a task with room for all with R where this one has none.
 std::vector<PassOrders> OrdersWithR(const OrderTask& task,
                                     const PassOrders& orders) {
   const auto fit = [&](const OrderTask& to, PassOrders own) {
@@ -473,6 +466,32 @@ std::vector<PassOrders> OrdersWithR(const OrderTask& task,
   return found;
 }
 
+}  // namespace
+
+OrderTask WithRoomForAll(const OrderTask& task) {
+  OrderTask wide = task;
+  for (int rank = 0; rank < task.pp(); ++rank) {
+    wide.room[rank] = task.MostOnRank(rank) * (task.microbatches + 1);
+  }
+  return wide;
+}
+
+std::vector<PassOrders> OrdersWithLess(const OrderTask& task,
+                                       const OrderTask& wide,
+                                       const PassOrders& orders,
+                                       bool has_weights) {
+  if (!task.offloads) return OrdersWithR(task, orders);
+  std::vector<PassOrders> found;
+  for (const PassOrders& whole :
+       has_weights ? std::vector<PassOrders>{orders} : Filled(wide, orders)) {
+    if (whole.empty()) continue;
+    for (PassOrders& own : OrdersWithCopies(task, whole)) {
+      found.push_back(std::move(own));
+    }
+  }
+  return found;
+}
+
 std::vector<PassOrders> StartOrders(const OrderTask& task, int64_t least,
                                     int most) {
   std::vector<std::pair<int64_t, PassOrders>> found;
@@ -492,14 +511,14 @@ std::vector<PassOrders> StartOrders(const OrderTask& task, int64_t least,
     if (has_weights) return add(std::move(orders));
     for (PassOrders& own : Filled(task, orders)) add(std::move(own));
   });
-  if (task.recomputes) {
-    AddBaseOrders(WithRoomForAll(task), least,
-                  [&](const PassOrders& orders, bool) {
-                    if (orders.empty()) return;
-                    for (PassOrders& own : OrdersWithR(task, orders)) {
-                      add(std::move(own));
-                    }
-                  });
+  if (task.recomputes || task.offloads) {
+    const OrderTask wide = WithRoomForAll(task);
+    AddBaseOrders(wide, least, [&](const PassOrders& orders, bool has_weights) {
+      if (orders.empty()) return;
+      for (PassOrders& own : OrdersWithLess(task, wide, orders, has_weights)) {
+        add(std::move(own));
+      }
+    });
   }
   std::vector<PassOrders> orders;
   for (auto& [ticks, own] : found) orders.push_back(std::move(own));

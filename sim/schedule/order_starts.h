@@ -1,7 +1,7 @@
 // Orders that a search can start from, where no registered schedule is made for
 // the task: warm-ups of several lengths, lists of what can start first, and
-// patterns that repeat. If the task recomputes, the same as if there were room
-// for all, with R where there is none.
+// patterns that repeat. If the task recomputes or offloads, the same as if
+// there were room for all, with R or copies where there is none.
 #pragma once
 
 #include <cstdint>
@@ -70,10 +70,13 @@ class CyclicPattern {
 // The task with room for all.
 OrderTask WithRoomForAll(const OrderTask& task);
 
-// `orders` of that with R where the task has no room (FitByR), as they are and
-// with W wherever a WeightFiller puts them. May be empty.
-std::vector<PassOrders> OrdersWithR(const OrderTask& task,
-                                    const PassOrders& orders);
+// `orders` of `wide`, that task, with R where `task` has no room (FitByR), as
+// they are and with W wherever a WeightFiller puts them; or with copies, if it
+// offloads (OrdersWithCopies). May be empty. `has_weights`: W are in them.
+std::vector<PassOrders> OrdersWithLess(const OrderTask& task,
+                                       const OrderTask& wide,
+                                       const PassOrders& orders,
+                                       bool has_weights);
 
 // Orders of all kinds, best first, no more than `most`; all fit. `least`: that
 // of LeastTicks.

@@ -8,8 +8,9 @@ namespace pipewright {
 namespace {
 
 constexpr PassKind kPassesOfKinds[] = {
-    PassKind::kForward, PassKind::kBackwardInput, PassKind::kBackwardWeight,
-    PassKind::kRecompute};
+    PassKind::kForward,   PassKind::kBackwardInput, PassKind::kBackwardWeight,
+    PassKind::kRecompute, PassKind::kOffload,       PassKind::kFree,
+    PassKind::kLoad};
 
 }  // namespace
 
@@ -17,10 +18,22 @@ double WithRounding(double room) { return room * (1 + kLimitRounding); }
 
 int64_t OrderTask::TicksOf(int kind, int stage) const {
   const PlanTicks& own = stages[stage];
-  return kind == 0   ? own.forward
-         : kind == 1 ? own.backward_input
-         : kind == 2 ? own.backward_weight
-                     : own.again;
+  switch (kind) {
+    case 0:
+      return own.forward;
+    case 1:
+      return own.backward_input;
+    case 2:
+      return own.backward_weight;
+    case kAgain:
+      return own.again;
+    case kOut:
+      return own.out;
+    case kIn:
+      return own.in;
+    default:
+      return 0;
+  }
 }
 
 int64_t OrderTask::Hop(int from, int to) const {
@@ -32,7 +45,12 @@ int OrderTask::InputOf(int pass) const {
   const int stage = StageOf(pass);
   if (kind == 0) return stage == 0 ? -1 : pass - microbatches;
   if (kind == 1 && stage + 1 < num_stages()) return pass + microbatches;
-  return pass - (kind == kAgain ? kAgain : 1) * num_stages() * microbatches;
+  // R and O wait for F, FREE and L for O.
+  const int behind = kind == kAgain ? kAgain
+                     : kind == kOut ? kOut
+                     : kind == kIn  ? kIn - kOut
+                                    : 1;
+  return pass - behind * num_stages() * microbatches;
 }
 
 int OrderTask::OutputOf(int pass) const {
@@ -47,8 +65,15 @@ double OrderTask::Taken(int pass) const {
   const int stage = StageOf(pass);
   if (kind == 0) return kept[stage];
   if (kind == kAgain) return dropped[stage];
+  if (kind == kOut) return 0;
+  if (kind > kOut) return kind == kIn ? moved[stage] : -moved[stage];
   if (!splits) return -kept[stage];
   return kind == 1 ? left[stage] - kept[stage] : -left[stage];
+}
+
+double OrderTask::MostGone(int stage) const {
+  return std::max(recomputes ? dropped[stage] : 0.0,
+                  offloads ? moved[stage] : 0.0);
 }
 
 double OrderTask::MostOf(int stage) const {
@@ -220,9 +245,10 @@ OrderTimes::OrderTimes(const OrderTask& task)
       end_(task.num_numbers()),
       next_(task.pp()),
       clock_(task.pp()),
+      out_(task.pp()),
+      in_(task.pp()),
       is_waiting_(task.pp()) {
-  const int kinds = task.recomputes ? OrderTask::kAgain + 1 : task.kinds();
-  for (int kind = 0; kind < kinds; ++kind) {
+  for (int kind = 0; kind < task.num_kinds(); ++kind) {
     for (int stage = 0; stage < task.num_stages(); ++stage) {
       const int pass = task.Number(kind, stage, 0);
       Row row = {.ticks = task.TicksOf(kind, stage)};
@@ -233,16 +259,39 @@ OrderTimes::OrderTimes(const OrderTask& task)
       if (const int output = task.OutputOf(pass); output >= 0) {
         row.receiver = task.RankOf(output);
       }
+      if (kind >= OrderTask::kOut) row.copy = kind;
+      if (kind == 1 && task.offloads) {
+        row.load = task.Number(OrderTask::kIn, stage, 0) - pass;
+      }
       rows_.push_back(row);
     }
   }
+}
+
+// A copy runs beside the passes; a FREE lets the rank wait for the end of one.
+void OrderTimes::RunCopy(const Row& row, int pass, int rank) {
+  const int64_t before = end_[pass + row.input];
+  if (row.copy == OrderTask::kFree) {
+    end_[pass] = clock_[rank] = std::max(clock_[rank], before);
+    return;
+  }
+  int64_t& stream = row.copy == OrderTask::kOut ? out_[rank] : in_[rank];
+  stream = std::max({stream, clock_[rank], before}) + row.ticks;
+  end_[pass] = stream;
 }
 
 void OrderTimes::Visit(const std::vector<int>& order, int rank) {
   while (next_[rank] < order.size()) {
     const int pass = order[next_[rank]];
     const Row& row = rows_[pass / task_.microbatches];
+    if (row.copy != 0) {
+      RunCopy(row, pass, rank);
+      ++next_[rank];
+      ++done_;
+      continue;
+    }
     int64_t ready = clock_[rank];
+    if (row.load != 0) ready = std::max(ready, end_[pass + row.load]);
     if (row.input != 0) {
       const int64_t arrival = end_[pass + row.input];
       if (arrival < 0) return;
@@ -262,6 +311,8 @@ int64_t OrderTimes::Run(const PassOrders& orders) {
   std::fill(end_.begin(), end_.end(), -1);
   std::fill(next_.begin(), next_.end(), 0);
   std::fill(clock_.begin(), clock_.end(), 0);
+  std::fill(out_.begin(), out_.end(), 0);
+  std::fill(in_.begin(), in_.end(), 0);
   std::fill(is_waiting_.begin(), is_waiting_.end(), 1);
   waiting_.clear();
   for (int rank = task_.pp() - 1; rank >= 0; --rank) waiting_.push_back(rank);

@@ -58,6 +58,12 @@ struct PlanCosts {
   // The part of `kept` that goes with the end of F if an R makes it again,
   // [stage]; empty: all of it.
   std::vector<double> dropped;
+  // Copy of a microbatch's activations to the host and back, [stage], and the
+  // part of `kept` that goes, bytes; for schedules that plan copies. Empty:
+  // nobody knows what copies take, or all of it goes.
+  std::vector<double> copy_out;
+  std::vector<double> copy_in;
+  std::vector<double> moved;
 
   double work() const { return forward + backward_input + backward_weight; }
   // F = B = W and no hops: what slots mean in the papers.

@@ -20,8 +20,9 @@ double PowerOf(const ScheduleParams& params) {
     dearest = std::max(
         {dearest, stage.forward, stage.backward_input, stage.backward_weight});
   }
-  for (const double again : costs.recompute) {
-    dearest = std::max(dearest, again);
+  for (const std::vector<double>* const each :
+       {&costs.recompute, &costs.copy_out, &costs.copy_in}) {
+    for (const double seconds : *each) dearest = std::max(dearest, seconds);
   }
   if (!(dearest > 0)) return 0;
   // F, B, W, and two hops of each stage and microbatch.
@@ -71,6 +72,10 @@ std::vector<PlanTicks> TicksOfStages(const ScheduleParams& params) {
   }
   for (size_t stage = 0; stage < costs.recompute.size(); ++stage) {
     stages[stage].again = Ticks(costs.recompute[stage], power);
+  }
+  for (size_t stage = 0; stage < costs.copy_out.size(); ++stage) {
+    stages[stage].out = Ticks(costs.copy_out[stage], power);
+    stages[stage].in = Ticks(costs.copy_in[stage], power);
   }
   return stages;
 }

@@ -18,6 +18,8 @@ struct PlanTicks {
   int64_t backward_weight = 0;
   int64_t hop = 0;
   int64_t again = 0;  // R
+  int64_t out = 0;    // O
+  int64_t in = 0;     // L
 
   int64_t work() const { return forward + backward_input + backward_weight; }
 };

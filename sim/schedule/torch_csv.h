@@ -46,9 +46,9 @@ enum class TorchFlavour { kComputeOnly, kComputeComms };
 
 // The file as PyTorch's _dump_csv writes it, byte for byte (lines end in
 // CRLF), but without empty cells. What the file cannot hold but PyTorch can do
-// without (recomputation, offload, SYNC) is left out and named in `warnings`.
-// Error: kInvalidArgument for two directions, slices, or a backward rule other
-// than kChain. `schedule` must have passed VerifySchedule.
+// without (offload, SYNC) is left out and named in `warnings`. Error:
+// kInvalidArgument for two directions, slices, R for some microbatches and not
+// for others, or a backward rule other than kChain. `schedule` must have passed VerifySchedule.
 absl::StatusOr<std::string> ScheduleToTorchCsv(
     const Schedule& schedule, TorchFlavour flavour,
     std::vector<std::string>* warnings);

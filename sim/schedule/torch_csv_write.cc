@@ -96,6 +96,24 @@ Schedule OnlyTorchPasses(const Schedule& schedule,
   return kept;
 }
 
+// A stage that runs some microbatches again and others not; "" if there is
+// none.
+std::string StageThatRunsSomeAgain(const Schedule& schedule) {
+  for (int rank = 0; rank < schedule.pp(); ++rank) {
+    std::vector<int> again(schedule.vpp());
+    for (const Pass pass : schedule.order(rank)) {
+      if (pass.kind() == PassKind::kRecompute) ++again[pass.chunk()];
+    }
+    for (int chunk = 0; chunk < schedule.vpp(); ++chunk) {
+      if (again[chunk] == 0 || again[chunk] == schedule.microbatches) continue;
+      return absl::StrCat(again[chunk], " of ", schedule.microbatches,
+                          " microbatches on stage ",
+                          schedule.placement.StageOf(rank, chunk));
+    }
+  }
+  return "";
+}
+
 }  // namespace
 
 bool TorchHasPlacement(const Placement& placement) {
@@ -128,6 +146,13 @@ absl::StatusOr<std::string> ScheduleToTorchCsv(
     return refuse("backward", BackwardRuleName(schedule.backward),
                   "PyTorch sends every stage the gradient of the next one",
                   "chain");
+  }
+  if (const std::string some = StageThatRunsSomeAgain(schedule);
+      !some.empty()) {
+    return refuse("R", absl::StrCat("of ", some),
+                  "PyTorch's CSV has no cell for R, and a module is "
+                  "checkpointed for all microbatches or none",
+                  "of all microbatches of a stage or of none");
   }
   const Schedule kept = OnlyTorchPasses(schedule, warnings);
   return Rows(kept, flavour == TorchFlavour::kComputeOnly

@@ -37,7 +37,11 @@ TEST_CASE("cli: executed peaks on device and host are the predicted ones",
         "po-f --pp 4 --vpp 4 --microbatches 8",
         "zb-v --pp 4 --microbatches 8 --offload selective",
         "1f1b --pp 8 --microbatches 16 --offload full",
-        "po-f --pp 8 --vpp 2 --microbatches 16"}) {
+        "po-f --pp 8 --vpp 2 --microbatches 16",
+        "optimal --pp 4 --microbatches 8 --max-activations 2 "
+        "--param offload=choose --param steps=300",
+        "optimal --pp 2 --vpp 2 --microbatches 6 --max-activations 1.5 "
+        "--param offload=choose --param recompute=choose --param steps=300"}) {
     INFO(schedule);
     const BinaryResult run =
         Execute(absl::StrCat("--json --schedule ", schedule, kCopies));
@@ -52,6 +56,67 @@ TEST_CASE("cli: executed peaks on device and host are the predicted ones",
     CHECK(execute["peak_host_bytes"][0].get<double>() > 0);
     CHECK(report["offload"]["ranks"][0]["offloaded"].get<int>() > 0);
   }
+}
+
+TEST_CASE("cli: a searched order with copies is a file that runs as predicted",
+          "[cli][execute][memory][offload]") {
+  const TemporaryFolder folder;
+  const std::string file = folder.Path("found.pws");
+  const std::string searched =
+      "--pp 4 --microbatches 8 --max-activations 2 --param offload=choose "
+      "--param steps=300";
+  const BinaryResult written = RunBinary(WordsOf(absl::StrCat(
+      "schedule optimal --p2p 0ms -o ", file, " ", searched, kCopies)));
+  INFO(written.err);
+  REQUIRE(written.exit_code == 0);
+  for (const char* const token : {" O", " FREE", " L"}) {
+    CHECK(absl::StrContains(ReadFile(file).value(), token));
+  }
+  // As the search has it, and as the engine that everybody uses.
+  const auto report = [&](const std::string& schedule) {
+    const BinaryResult run = RunBinary(WordsOf(absl::StrCat(
+        "simulate --p2p 0ms --engine fast --json --iterations 1 --schedule ",
+        schedule, kCopies)));
+    INFO(run.err);
+    REQUIRE(run.exit_code == 0);
+    return Json::parse(run.out);
+  };
+  const Json found = report(absl::StrCat("optimal ", searched));
+  const Json read = report(file);
+  CHECK(read["span_s"] == found["span_s"]);
+  CHECK(read["span_s"]["per_rank"].get<double>() ==
+        Approx(found["found_order"]["time_s"].get<double>()));
+  CHECK(read["peak_activations"] == found["peak_activations"]);
+  for (const Json& peak : read["peak_activations"]) CHECK(peak <= 2.0);
+  const BinaryResult checked =
+      RunBinary({"check", file, "--max-activations", "2"});
+  INFO(checked.out << checked.err);
+  CHECK(checked.exit_code == 0);
+  const BinaryResult run =
+      Execute(absl::StrCat("--json --schedule ", file, kCopies));
+  INFO(run.err);
+  REQUIRE(run.exit_code == 0);
+  const Json execute = Json::parse(run.out)["execute"];
+  CHECK(execute["check"]["same_bits"] == true);
+  CHECK(execute["peak_bytes"] == execute["predicted_peak_bytes"]);
+  CHECK(execute["peak_host_bytes"] == execute["predicted_peak_host_bytes"]);
+}
+
+TEST_CASE("cli: who lets a search choose copies says what they take",
+          "[cli][offload]") {
+  const auto fails = [](const std::string& more, const std::string& what) {
+    const BinaryResult run = RunBinary(WordsOf(absl::StrCat(
+        "simulate --schedule optimal --pp 2 --microbatches 4 "
+        "--max-activations 1 --param offload=choose --forward 2ms --backward "
+        "4ms ",
+        more)));
+    INFO(run.err);
+    CHECK(run.exit_code == 2);
+    CHECK(absl::StrContains(run.err, what));
+  };
+  fails("", "costs.offload_ratio");
+  fails("--offload full --offload-ratio 0.7", "strategy.offload: full");
+  fails("--offload-ratio 0.7 --param offload=maybe", "none, choose");
 }
 
 TEST_CASE("cli: execute says what is on the host, and compare reads its trace",

@@ -127,6 +127,12 @@ class Numbers(Folder):
             "pp=2", "--no-confirm", "--top", 3, "--json"))
         self.assertEqual(made, printed)
         self.assertTrue(made["fits"])
+        refined = pipewright.plan("llama3-8b", fix={"tp": 2, "pp": 2}, confirm=0,
+                                  top=1, refine=1, **flags)
+        self.assertEqual(refined, json.loads(command(
+            "plan", "llama3-8b", *words_of(flags), "--fix", "tp=2", "--fix",
+            "pp=2", "--no-confirm", "--top", 1, "--refine", 1, "--json")))
+        self.assertEqual(len(refined["refined"]), 1)
         few = pipewright.plan("llama3-8b", confirm=0, memory="2GiB", **flags)
         self.assertFalse(few["fits"])
         cut = pipewright.plan("llama3-8b", confirm=0, max_candidates=1, **flags)

@@ -4,8 +4,10 @@
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -164,7 +166,10 @@ class AllOrders {
 // other by their dates, and all of a rank's passes that are left count as work.
 // Any number of chunks, loop or v; nothing of sim/schedule is used. With
 // recompute=choose any F may be one that runs again: of its chunk `rest` stays
-// until the R, which may be any of those that have yet to come.
+// until the R, which may be any of those that have yet to come. With
+// offload=choose any F may be copied behind its end, by one stream a rank,
+// which gives its room back then; to take it again for the copy back, the rank
+// must be between two passes.
 class ShorterOrder {
  public:
   ShorterOrder(const ScheduleParams& params, double time, double rest = 0)
@@ -172,8 +177,12 @@ class ShorterOrder {
         time_(time),
         rest_(rest),
         recomputes_(params.own.count("recompute") > 0),
+        offloads_(params.own.count("offload") > 0),
         stages_(params.pp * params.vpp),
         dropped_(stages_, std::vector<char>(params.microbatches)),
+        copies_(stages_, std::vector<Copy>(params.microbatches)),
+        out_(params.pp),
+        in_(params.pp),
         counts_(3 * stages_),
         ends_(3 * stages_),
         clock_(params.pp),
@@ -216,6 +225,10 @@ class ShorterOrder {
     if (kind == 0) return stage == 0 || wait(0, stage - 1) ? start : -1;
     if (!wait(kind - 1, stage)) return -1;
     if (kind == 1 && dropped_[stage][k] != 0) return -1;
+    if (kind == 1 && copies_[stage][k].goes) {
+      if (!copies_[stage][k].returns) return -1;
+      start = std::max(start, copies_[stage][k].back);
+    }
     if (kind == 2 || stage + 1 == stages_) return start;
     return wait(1, stage + 1) ? start : -1;
   }
@@ -231,8 +244,14 @@ class ShorterOrder {
 
   // In chunks that a rank holds, F of which has begun and W not ended, and
   // `more`.
-  bool HasRoom(int rank, double more) const {
+  bool HasRoom(int rank, double more, double date = 0) const {
     double held = more;
+    for (int stage = 0; stage < stages_; ++stage) {
+      if (RankOf(stage) != rank) continue;
+      for (const Copy& copy : copies_[stage]) {
+        if (copy.goes && !copy.returns && copy.gone <= date) held -= 1;
+      }
+    }
     for (int stage = 0; stage < stages_; ++stage) {
       if (RankOf(stage) != rank) continue;
       const int* const counts = &counts_[3 * stage];
@@ -240,6 +259,53 @@ class ShorterOrder {
               params_.costs.held_until_weight * (counts[1] - counts[2]);
     }
     return held <= *params_.max_activations * params_.vpp + 1e-9;
+  }
+
+  // The first date from `from` on with room for a chunk; -1: only passes that
+  // have yet to run give any.
+  double RoomFrom(int rank, double from) const {
+    std::vector<double> dates = {from};
+    for (int stage = 0; stage < stages_; ++stage) {
+      for (const Copy& copy : copies_[stage]) {
+        if (copy.goes && copy.gone > from) dates.push_back(copy.gone);
+      }
+    }
+    std::sort(dates.begin(), dates.end());
+    for (const double date : dates) {
+      if (HasRoom(rank, 1, date)) return date;
+    }
+    return -1;
+  }
+
+  // With F of a microbatch, which has begun, as one that goes.
+  bool BeginsCopied(int stage, int k, double start) {
+    const int rank = RankOf(stage);
+    const double out = out_[rank];
+    out_[rank] = std::max(out, clock_[rank]) + params_.costs.copy_out[stage];
+    copies_[stage][k] = {.goes = true, .gone = out_[rank]};
+    const bool found = Begin(start);
+    copies_[stage][k] = {};
+    out_[rank] = out;
+    return found;
+  }
+
+  // With the copy back of a microbatch as what is next on its rank.
+  bool BeginsLoaded(int stage, int k, double now) {
+    const int rank = RankOf(stage);
+    const double clock = clock_[rank];
+    const double in = in_[rank];
+    Copy& copy = copies_[stage][k];
+    const double date = RoomFrom(rank, std::max(clock, copy.gone));
+    if (date < now) return false;
+    clock_[rank] = date;
+    in_[rank] = std::max(in, date) + params_.costs.copy_in[stage];
+    copy.returns = true;
+    copy.back = in_[rank];
+    const bool found = Begin(date);
+    copy.returns = false;
+    in_[rank] = in;
+    clock_[rank] = clock;
+    return found;
   }
 
   // From the end of the last F or B of a stage to the end of W on stage 0.
@@ -292,8 +358,9 @@ class ShorterOrder {
       const int rank = RankOf(stage);
       const double clock = clock_[rank];
       for (int kind = 0; kind < 3; ++kind) {
-        const double start = StartOf(kind, stage);
-        if (start < now || (kind == 0 && !HasRoom(rank, 1))) continue;
+        double start = StartOf(kind, stage);
+        if (start >= 0 && kind == 0) start = RoomFrom(rank, start);
+        if (start < now) continue;
         const int k = counts_[3 * stage + kind];
         const double first = first_[rank];
         if (first < 0) first_[rank] = start;
@@ -306,11 +373,20 @@ class ShorterOrder {
           found = Begin(start);
           dropped_[stage][k] = 0;
         }
+        if (kind == 0 && offloads_ && !found) {
+          found = BeginsCopied(stage, k, start);
+        }
         --counts_[3 * stage + kind];
         ends_[3 * stage + kind].pop_back();
         clock_[rank] = clock;
         first_[rank] = first;
         if (found) return true;
+      }
+      for (int k = 0; offloads_ && k < params_.microbatches; ++k) {
+        const Copy& copy = copies_[stage][k];
+        if (copy.goes && !copy.returns && BeginsLoaded(stage, k, now)) {
+          return true;
+        }
       }
       for (int k = 0; k < params_.microbatches; ++k) {
         if (dropped_[stage][k] == 0 || clock < now) continue;
@@ -326,12 +402,23 @@ class ShorterOrder {
     return is_done;
   }
 
+  struct Copy {
+    bool goes = false;
+    bool returns = false;
+    double gone = 0;  // the copy out has ended
+    double back = 0;  // and that back
+  };
+
   const ScheduleParams params_;
   const double time_;
   const double rest_;
   const bool recomputes_;
+  const bool offloads_;
   const int stages_;
   std::vector<std::vector<char>> dropped_;  // [stage][microbatch] until its R
+  std::vector<std::vector<Copy>> copies_;   // [stage][microbatch]
+  std::vector<double> out_;                 // [rank] its stream is free
+  std::vector<double> in_;                  // [rank]
   std::vector<int> counts_;                 // [3 * stage + kind]
   std::vector<std::vector<double>> ends_;   // [3 * stage + kind][microbatch]
   std::vector<double> clock_;               // [rank]
@@ -343,7 +430,9 @@ Schedule Searched(const ScheduleParams& params) {
   auto schedule = BuildSchedule("optimal", params);
   INFO(schedule.status());
   REQUIRE(schedule.ok());
-  REQUIRE(VerifySchedule(*schedule).ok());
+  const absl::Status runs = VerifySchedule(*schedule);
+  INFO(ScheduleToText(*schedule) << runs);
+  REQUIRE(runs.ok());
   REQUIRE(schedule->found.has_value());
   return *std::move(schedule);
 }
@@ -562,6 +651,145 @@ TEST_CASE("optimal: with R, too, no order of a small task is shorter",
   CHECK(some > 0);
 }
 
+// Times of an order with copies, by walking over the ranks until nothing
+// changes: O and L run one after the other each way, FREE waits for its O, a B
+// for its L.
+double TimeWithCopies(const Schedule& schedule, const PlanCosts& costs) {
+  const int pp = schedule.pp();
+  std::map<std::tuple<PassKind, int, int>, double> ends;  // kind, stage, k
+  std::vector<size_t> next(pp);
+  std::vector<double> clock(pp), out(pp), in(pp), first(pp, -1);
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (int rank = 0; rank < pp; ++rank) {
+      for (; next[rank] < schedule.order(rank).size(); ++next[rank]) {
+        const Pass pass = schedule.order(rank)[next[rank]];
+        const int stage = schedule.placement.StageOf(rank, pass.chunk());
+        const int k = pass.microbatch();
+        const auto end = [&](PassKind kind, int of) {
+          const auto found = ends.find({kind, of, k});
+          return found == ends.end() ? -1 : found->second;
+        };
+        double ready = clock[rank];
+        const bool forward = pass.kind() == PassKind::kForward;
+        const int other = stage + (forward ? -1 : 1);
+        const bool waits =
+            (forward || pass.kind() == PassKind::kBackwardInput) &&
+            other >= 0 && other < schedule.stages();
+        if (waits) {
+          const double arrival = end(pass.kind(), other);
+          if (arrival < 0) break;
+          const bool far = schedule.placement.RankOf(other) != rank;
+          ready = std::max(ready, arrival + (far ? costs.hop : 0));
+        }
+        double& own = ends[{pass.kind(), stage, k}];
+        moved = true;
+        switch (pass.kind()) {
+          case PassKind::kOffload:
+            own = out[rank] =
+                std::max(out[rank], clock[rank]) + costs.copy_out[stage];
+            continue;
+          case PassKind::kFree:
+            own = clock[rank] =
+                std::max(clock[rank], end(PassKind::kOffload, stage));
+            continue;
+          case PassKind::kLoad:
+            own = in[rank] = std::max({in[rank], clock[rank],
+                                       end(PassKind::kOffload, stage)}) +
+                             costs.copy_in[stage];
+            continue;
+          case PassKind::kBackwardInput:
+            ready = std::max(ready, end(PassKind::kLoad, stage));
+            break;
+          default:
+            break;
+        }
+        const StageTimes& times = costs.stages[stage];
+        if (first[rank] < 0) first[rank] = ready;
+        own = clock[rank] = ready + (forward ? times.forward
+                                     : pass.kind() == PassKind::kBackwardInput
+                                         ? times.backward_input
+                                         : times.backward_weight);
+      }
+    }
+  }
+  double longest = 0;
+  for (int rank = 0; rank < pp; ++rank) {
+    REQUIRE(next[rank] == schedule.order(rank).size());
+    longest = std::max(longest,
+                       clock[rank] - (costs.steps_together ? 0 : first[rank]));
+  }
+  return longest;
+}
+
+int CountOf(const Schedule& schedule, PassKind kind) {
+  int count = 0;
+  for (int rank = 0; rank < schedule.pp(); ++rank) {
+    for (const Pass pass : schedule.order(rank)) count += pass.kind() == kind;
+  }
+  return count;
+}
+
+TEST_CASE("optimal: with copies, too, the bound holds and the best is found",
+          "[schedule]") {
+  Random random(50);
+  struct Size {
+    int pp, microbatches, cases;
+  };
+  int cases = 0, found = 0, shorter = 0, some = 0, tight = 0;
+  std::string missed;
+  for (const Size& size : {Size{1, 3, 10}, Size{2, 2, 30}, Size{2, 3, 30}}) {
+    for (int draw = 0; draw < testing::Rounds(size.cases); ++draw) {
+      ScheduleParams params = AnyParams(random, size.pp, size.microbatches);
+      params.max_activations = random.Int(2, 2 * size.pp + 1) / 2.0;
+      for (const StageTimes& own : params.costs.stages) {
+        // Copies that hide, and that do not.
+        const int forward = static_cast<int>(own.forward);
+        params.costs.copy_out.push_back(random.Int(0, 2 * forward));
+        params.costs.copy_in.push_back(random.Int(0, 2 * forward));
+      }
+      const FoundOrder without = *Searched(params).found;
+      params.own["offload"] = "choose";
+      const Schedule schedule = Searched(params);
+      const FoundOrder& order = *schedule.found;
+      INFO(ScheduleToText(schedule)
+           << " limit " << *params.max_activations << " found " << order.time
+           << " bound " << order.least_time << " without " << without.time);
+      CHECK(TimeWithCopies(schedule, params.costs) == Approx(order.time));
+      CHECK(order.time <= without.time);
+      CHECK(order.least_time <= order.time);
+      for (const double peak :
+           PeakActivations(schedule, params.costs.held_until_weight)) {
+        CHECK(peak <= *params.max_activations + 1e-9);
+      }
+      CHECK_FALSE(ShorterOrder(params, order.least_time).Exists());
+      // The test sees what there is to see.
+      CHECK(ShorterOrder(params, order.time * (1 + 1e-6)).Exists());
+      ++cases;
+      const bool is_missed = ShorterOrder(params, order.time).Exists();
+      if (is_missed) {
+        absl::StrAppend(&missed, ScheduleToText(schedule), order.time,
+                        " is not the least, limit ", *params.max_activations,
+                        "\n");
+      }
+      found += is_missed ? 0 : 1;
+      shorter += order.time < without.time;
+      tight += order.least_time > Work(params) * (1 + 1e-9);
+      const int copied = CountOf(schedule, PassKind::kOffload);
+      CHECK(CountOf(schedule, PassKind::kFree) == copied);
+      CHECK(CountOf(schedule, PassKind::kLoad) == copied);
+      some += 0 < copied && copied < size.pp * size.microbatches;
+    }
+  }
+  INFO(found << " of " << cases << ", shorter " << shorter << ", some " << some
+             << ", above the work " << tight << "\n"
+             << missed);
+  CHECK(found >= 0.95 * cases);
+  CHECK(shorter > cases / 10);
+  CHECK(some > 0);
+  CHECK(tight > 0);
+}
+
 TEST_CASE("optimal: a search keeps the best of its moves", "[schedule]") {
   Random random(48);
   int improved = 0;
@@ -706,6 +934,58 @@ TEST_CASE("optimal: R pays where memory is short, and only there",
   params.own["recompute"] = "choose";
   params.costs.backward_recomputes = true;
   CHECK_FALSE(BuildSchedule("optimal", params).ok());
+}
+
+TEST_CASE("optimal: copies pay where memory is short and they hide",
+          "[schedule]") {
+  for (const int chunks : {1, 2}) {
+    double last = 0;
+    for (const double copy : {0.0, 0.5, 1.4, 20.0}) {
+      ScheduleParams params = Alike(8, 32, 4, 0);
+      params.vpp = chunks;
+      params.own["steps"] = "200";
+      const Schedule without = Searched(params);
+      params.own["offload"] = "choose";
+      params.costs.copy_out.assign(8 * chunks, copy / chunks);
+      params.costs.copy_in = params.costs.copy_out;
+      const Schedule with = Searched(params);
+      INFO(chunks << " chunks, copies of " << copy << ": "
+                  << without.found->time << " of " << without.found->least_time
+                  << ", with " << CountOf(with, PassKind::kOffload) << " O "
+                  << with.found->time << " of " << with.found->least_time
+                  << " from " << with.found->start);
+      CHECK(with.found->time <= without.found->time);
+      CHECK(with.found->least_time <= without.found->time);
+      CHECK(with.found->least_time >= last);
+      last = with.found->least_time;
+      for (const double peak : PeakActivations(with, 1)) {
+        CHECK(peak <= 4 + 1e-9);
+      }
+      if (copy <= 0.5) CHECK(with.found->time <= 0.9 * without.found->time);
+    }
+  }
+  // With R besides it is no worse than with either, and nothing has both.
+  ScheduleParams params = Alike(4, 16, 2, 0);
+  params.own["steps"] = "200";
+  params.costs.copy_out.assign(4, 1.2);
+  params.costs.copy_in.assign(4, 1.2);
+  params.own["recompute"] = "choose";
+  const double with_r = Searched(params).found->time;
+  params.own["offload"] = "choose";
+  const Schedule both = Searched(params);
+  CHECK(both.found->time <= with_r);
+  for (int rank = 0; rank < 4; ++rank) {
+    std::map<int, int> ways;
+    for (const Pass pass : both.order(rank)) {
+      ways[pass.microbatch()] += pass.kind() == PassKind::kRecompute ||
+                                 pass.kind() == PassKind::kOffload;
+    }
+    for (const auto& [microbatch, count] : ways) CHECK(count <= 1);
+  }
+  // Without times nobody chooses copies.
+  params.costs.copy_out.clear();
+  params.costs.copy_in.clear();
+  CHECK_FALSE(Searched(params).Has(PassKind::kOffload));
 }
 
 TEST_CASE("optimal: a seed and its steps give one order", "[schedule]") {

@@ -241,20 +241,26 @@ TEST_CASE("torch-csv: refuses what the file cannot hold", "[schedule]") {
   Schedule local = PlainSchedule(Placement::Plain(2), 4);
   local.backward = BackwardRule::kLocal;
   CHECK_THAT(refused(local), Catch::Contains("backward local"));
+  const auto some = ParseSchedule(
+      "pipewright-schedule 1\npp 1 vpp 1 microbatches 2\n"
+      "0: F0 F1 R0 B0 W0 B1 W1\n",
+      "f");
+  CHECK_THAT(refused(*some),
+             Catch::Contains("R of 1 of 2 microbatches on stage 0"));
 }
 
 TEST_CASE("torch-csv: what PyTorch can do without is left out with a warning",
           "[schedule]") {
   const auto schedule = ParseSchedule(
       "pipewright-schedule 1\npp 1 vpp 1 microbatches 2\n"
-      "0: F0 O0 L0 R0 B0 (F1&BW1) W0 SYNC0\n",
+      "0: F0 O0 L0 R0 B0 (F1&BW1) W0 R1 SYNC0\n",
       "f");
   // F1 and its own backward are no legal pair; only the writing is of interest.
   std::vector<std::string> warnings;
   CHECK(Write(*schedule, TorchFlavour::kComputeOnly, &warnings) ==
         "0F0,0I0,(0F1;0B1)OVERLAP_F_B,0W0\r\n");
   REQUIRE(warnings.size() == 4);
-  CHECK(warnings[0] == "left out: 1 R, for which PyTorch's CSV has no cell");
+  CHECK(warnings[0] == "left out: 2 R, for which PyTorch's CSV has no cell");
 }
 
 TEST_CASE("torch-csv: lowers as PyTorch 2.14.1 does, six stages a rank",

@@ -92,6 +92,11 @@ struct PlanRefined {
   // The best that was found, whatever became of it.
   std::optional<FoundOrder> found;
   RunConfig config;
+  // Layers of its stages; empty: those of `from`.
+  std::vector<int64_t> layers;
+  // Were layers free to move, no order on these ranks would take less: the work
+  // of all stages on all ranks alike. 0: they are given.
+  double least_of_splits_s = 0;
   double iteration_s = 0;
   double peak_bytes = 0;
   bool is_near_limit = false;

@@ -1,6 +1,9 @@
 // The orders of the best layouts, searched for by schedule `optimal`.
 #include <algorithm>
+#include <cstdint>
+#include <functional>
 #include <memory>
+#include <numeric>
 #include <set>
 #include <string>
 #include <tuple>
@@ -18,6 +21,8 @@ namespace pipewright {
 namespace {
 
 constexpr char kSearched[] = "optimal";
+// Splits of the layers that are tried for a layout, beside its own.
+constexpr int kMostSplits = 6;
 
 // Do two points differ by their schedules alone?
 bool IsSameLayout(PlanPoint one, const PlanPoint& other) {
@@ -62,15 +67,41 @@ std::string PlacementName(const PlanPoint& point, const ScheduleFacts& facts,
   return "";
 }
 
-// One search for a layout, and the run of what it finds.
+// Layers of its stages, and what each takes for a microbatch.
+struct Split {
+  std::vector<int64_t> layers;
+  std::vector<int> rank_of_stage;
+  std::vector<double> work_s;
+};
+
+Split SplitOf(const PreparedRun& run) {
+  Split split;
+  if (!run.prepared_model) return split;
+  split.rank_of_stage = run.prepared_model->rank_of_stage;
+  for (size_t stage = 0; stage < split.rank_of_stage.size(); ++stage) {
+    split.layers.push_back(
+        run.prepared_model->layout.LayersOf(static_cast<int>(stage)));
+    const StageCosts& own = run.costs.passes.stages[stage];
+    split.work_s.push_back(
+        own.forward_s + (own.backward_full_s > 0
+                             ? own.backward_full_s
+                             : own.backward_input_s + own.backward_weight_s));
+  }
+  return split;
+}
+
+// One search for a layout, and the run of what it finds. `split`: null, or gets
+// that of the layout.
 PlanRefined Refined(const PlanResult& from, const RunConfig& config,
-                    const PlanOptions& options, RunContext* context) {
+                    const PlanOptions& options, RunContext* context,
+                    Split* split) {
   PlanRefined out = {.from = from, .config = config};
   absl::StatusOr<PreparedRun> prepared = Prepare(config, context);
   if (!prepared.ok()) {
     out.why_not = std::string(prepared.status().message());
     return out;
   }
+  if (split != nullptr) *split = SplitOf(*prepared);
   const std::shared_ptr<const Schedule> order = prepared->schedule.written;
   const bool fits =
       prepared->limit().ok() && (!prepared->memory || prepared->memory->fits());
@@ -108,6 +139,77 @@ bool IsBetter(const PlanRefined& one, const PlanRefined& other) {
                            refined.iteration_s);
   };
   return rank(one) < rank(other);
+}
+
+// The layers with one moved from the busiest rank to the `taker`-th idlest one:
+// from its stage with most layers to that with fewest. Empty: there is none.
+std::vector<int64_t> Moved(const Split& split, int taker) {
+  const int pp = 1 + *std::max_element(split.rank_of_stage.begin(),
+                                       split.rank_of_stage.end());
+  std::vector<std::pair<double, int>> ranks;
+  for (int rank = 0; rank < pp; ++rank) ranks.emplace_back(0, rank);
+  for (size_t stage = 0; stage < split.work_s.size(); ++stage) {
+    ranks[split.rank_of_stage[stage]].first += split.work_s[stage];
+  }
+  std::sort(ranks.begin(), ranks.end());
+  if (taker + 1 >= pp) return {};
+  int giving = -1, taking = -1;
+  for (int stage = 0; stage < std::ssize(split.layers); ++stage) {
+    const int64_t own = split.layers[stage];
+    if (split.rank_of_stage[stage] == ranks.back().second &&
+        (giving < 0 || own > split.layers[giving])) {
+      giving = stage;
+    }
+    if (split.rank_of_stage[stage] == ranks[taker].second &&
+        (taking < 0 || own < split.layers[taking])) {
+      taking = stage;
+    }
+  }
+  if (giving < 0 || taking < 0 || split.layers[giving] <= 1) return {};
+  std::vector<int64_t> layers = split.layers;
+  --layers[giving];
+  ++layers[taking];
+  return layers;
+}
+
+// Moves layers between ranks, one at a time, as long as what is found for it
+// gets better. `split` is that of `refined`.
+void MoveLayers(const PlanResult& from, const PlanOptions& options,
+                const std::function<bool()>& cut, Split split,
+                RunContext* context, PlanRefined* refined) {
+  if (split.layers.empty()) return;
+  std::set<std::vector<int64_t>> known = {split.layers};
+  int taker = 0;
+  for (int tries = 0; tries < kMostSplits && !cut(); ++tries) {
+    std::vector<int64_t> layers = Moved(split, taker);
+    // A second rank may have room where the idlest one has none.
+    if (layers.empty() || !known.insert(layers).second) {
+      if (++taker > 1) return;
+      continue;
+    }
+    RunConfig config = refined->config;
+    config.strategy.layers = layers;
+    config.strategy.layout.reset();
+    Split own;
+    PlanRefined other = Refined(from, config, options, context, &own);
+    if (!IsBetter(other, *refined)) {
+      if (++taker > 1) return;
+      continue;
+    }
+    other.layers = std::move(layers);
+    *refined = std::move(other);
+    split = std::move(own);
+    taker = 0;
+  }
+}
+
+// The work of all stages, on all ranks alike.
+double LeastOfSplits(const Split& split, int microbatches) {
+  if (split.layers.empty()) return 0;
+  const int pp = 1 + *std::max_element(split.rank_of_stage.begin(),
+                                       split.rank_of_stage.end());
+  return std::accumulate(split.work_s.begin(), split.work_s.end(), 0.0) *
+         microbatches / pp;
 }
 
 }  // namespace
@@ -156,13 +258,25 @@ void RefinePlan(const PlanOptions& options, PlanOutcome* outcome,
     config.schedule.name = kSearched;
     config.schedule.params = {{"placement", placement}};
     if (!placement.empty()) {
-      refined = Refined(result, config, options, context);
+      Split split;
+      refined = Refined(result, config, options, context, &split);
       // Split passes may cost more than whole ones.
       if (space.Facts(group.schedule, group.pp, group.vpp, group.microbatches)
               .full_backward) {
         config.schedule.params["backward"] = "full";
-        PlanRefined whole = Refined(result, config, options, context);
+        PlanRefined whole = Refined(result, config, options, context, nullptr);
         if (IsBetter(whole, refined)) refined = std::move(whole);
+      }
+      const bool given =
+          space.Layouts(group.pp, group.vpp)[group.layout].given ||
+          space.request().fixed.contains("layout");
+      if (!given && group.pp > 1) {
+        refined.least_of_splits_s = LeastOfSplits(split, group.microbatches);
+        const double least_s = refined.least_of_splits_s;
+        MoveLayers(
+            result, options, [&] { return cut() != PlanCut::kNone; },
+            std::move(split), context, &refined);
+        refined.least_of_splits_s = least_s;
       }
     }
     placements.push_back(placement);

@@ -191,6 +191,10 @@ std::string RefinedText(const PlanOutcome& outcome) {
                       ": ", refined.why_not);
     }
     absl::StrAppend(&out, "\n    ", NameText(*outcome.space, from), "\n");
+    if (!refined.layers.empty()) {
+      absl::StrAppend(&out, "    layers ", absl::StrJoin(refined.layers, ","),
+                      "\n");
+    }
     if (!refined.found) continue;
     const FoundOrder& found = *refined.found;
     absl::StrAppendFormat(
@@ -199,6 +203,11 @@ std::string RefinedText(const PlanOutcome& outcome) {
         "%s)%s\n",
         found.start, FormatSeconds(found.time), FormatSeconds(found.least_time),
         FormatPercent(found.gap()), found.is_cut ? ", cut" : "");
+    if (refined.least_of_splits_s > 0) {
+      absl::StrAppend(&out, "    layers on other stages: none below ",
+                      FormatSeconds(refined.least_of_splits_s),
+                      ", the work of all on all ranks alike\n");
+    }
     if (refined.why_not.empty()) {
       absl::StrAppend(&out, "    ", refined.command, "\n");
     }
@@ -275,6 +284,8 @@ Json RefinedToJson(const PlanSpace& space, const PlanRefined& refined) {
               {"near_memory_limit", refined.is_near_limit},
               {"confirmed_s", nullptr},
               {"found_order", nullptr},
+              {"layers", nullptr},
+              {"least_of_splits_s", nullptr},
               {"command", nullptr}};
   if (!refined.why_not.empty()) out["why_not"] = refined.why_not;
   if (!refined.found) return out;
@@ -285,6 +296,10 @@ Json RefinedToJson(const PlanSpace& space, const PlanRefined& refined) {
   out["peak_memory_bytes"] = refined.peak_bytes;
   if (refined.confirmed_s) out["confirmed_s"] = *refined.confirmed_s;
   out["found_order"] = FoundOrderToJson(*refined.found);
+  if (!refined.layers.empty()) out["layers"] = refined.layers;
+  if (refined.least_of_splits_s > 0) {
+    out["least_of_splits_s"] = refined.least_of_splits_s;
+  }
   out["command"] = refined.command;
   return out;
 }
@@ -397,8 +412,7 @@ std::string PlanToText(const PlanOutcome& outcome) {
     }
     if (outcome.kept_out && outcome.kept_out_s < outcome.ranked[0].score) {
       absl::StrAppendFormat(
-          &out,
-          "  more memory would save at most %.3g %% of the step: %s\n",
+          &out, "  more memory would save at most %.3g %% of the step: %s\n",
           100 * (1 - outcome.kept_out_s / outcome.ranked[0].score),
           outcome.space->NameOf(*outcome.kept_out));
     }

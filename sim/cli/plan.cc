@@ -237,6 +237,11 @@ absl::StatusOr<PlanRequest> PlanVerb::Request() {
   PW_ASSIGN_OR_RETURN(PlanRequest request,
                       PlanRequestOf(std::move(base), fixed, objective));
   if (target != nullptr) PW_RETURN_IF_ERROR(RestrictTo(*target, &request));
+  if (request.objective == PlanObjective::kEnergy && refined > 0) {
+    return FieldError("--refine",
+                      "it looks for faster orders; allowed: without "
+                      "--objective energy");
+  }
   return request;
 }
 
@@ -267,8 +272,10 @@ absl::StatusOr<PlanRequest> PlanRequestOf(RunConfig base,
   }
   if (objective == "cost") {
     request.objective = PlanObjective::kCost;
+  } else if (objective == "energy") {
+    request.objective = PlanObjective::kEnergy;
   } else if (objective != "tokens_per_s") {
-    return BadValue("--objective", objective, "tokens_per_s, cost");
+    return BadValue("--objective", objective, "tokens_per_s, cost, energy");
   }
   if (base.strategy.global_batch) {
     RunContext context;
@@ -389,7 +396,7 @@ const PlanRefined* FastestRefined(const PlanOutcome& outcome) {
   const bool on_fluid = outcome.ranked[0].confirmed_s.has_value();
   const auto score = [&](const PlanResult& from, double fast_s,
                          const std::optional<double>& fluid_s) {
-    return from.score / from.iteration_s * (on_fluid ? *fluid_s : fast_s);
+    return from.ScoreAt(on_fluid ? *fluid_s : fast_s);
   };
   const PlanResult& first = outcome.ranked[0];
   double least = score(first, first.iteration_s, first.confirmed_s);
@@ -584,7 +591,7 @@ void AddPlan(CLI::App* app, Action* action) {
       ->allow_extra_args(false);
   verb->add_option("--objective", plan->objective,
                    "what is best: tokens_per_s of all nodes, or the least "
-                   "cost of a token on any number of them")
+                   "cost or energy of a token on any number of them")
       ->type_name("NAME");
   AddInteger(verb, "-j", &plan->workers, 1, kMostPlanWorkers,
              "threads (default: the cores)")

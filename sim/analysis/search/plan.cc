@@ -1,5 +1,6 @@
 #include "sim/analysis/search/plan.h"
 
+#include <deque>
 #include <set>
 #include <utility>
 
@@ -66,7 +67,10 @@ absl::StatusOr<PlanOutcome> MakePlan(const PlanRequest& request,
                       PlanSpace::Make(request, context));
   outcome.space = std::move(space);
   outcome.top = options.top;
-  PlanBounds bounds(outcome.space.get());
+  std::deque<PlanBounds> bounds;
+  for (PlanSpace* const variant : outcome.space->Variants()) {
+    bounds.emplace_back(variant);
+  }
   PlanOutcome plain;
   plain.space = outcome.space;
   PlanSearch(&plain, &bounds, options, context).RunPlain();

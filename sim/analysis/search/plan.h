@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -48,6 +49,8 @@ struct PlanOptions {
   std::string jitter = "3%";  // a confirmation's; costs.seed is its seed
   bool confirm = true;
   int refined = 0;  // layouts whose orders are searched for
+  // Nothing with a higher bound on its score is looked at.
+  double most_score = std::numeric_limits<double>::infinity();
   // A fault on purpose, for tests: bounds are this many times too high.
   double bound_factor = 1;
 };
@@ -79,9 +82,17 @@ struct PlanResult {
   bool is_near_limit = false;
   std::optional<double> cost;         // for 1e9 tokens, where a price is given
   std::optional<double> confirmed_s;  // fluid with jitter
-  double score = 0;  // what is minimised: seconds, or seconds * devices
+  std::optional<StepEnergy> energy;     // of a step on engine fast
+  double score = 0;  // what is minimised: seconds, seconds * devices, or joules
+  double score_per_s = 1;
+  double score_fixed = 0;
   // Schedules that run the same passes in the same order here.
   std::vector<std::string> same_schedules;
+
+  // Score of the same with a step of so many seconds.
+  double ScoreAt(double seconds) const {
+    return score_fixed + score_per_s * seconds;
+  }
 };
 
 // A layout whose order was searched for.

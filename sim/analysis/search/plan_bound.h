@@ -37,6 +37,7 @@ struct StageBound {
   double backward_full_s = 0;
   double parameters = 0;  // that are trained and of no expert
   double stepped = 0;     // experts included
+  double joules = 0;      // of all three, above the idle power's
   double backward_s() const {
     return backward_full_s > 0 ? backward_full_s
                                : backward_input_s + backward_weight_s;
@@ -97,6 +98,9 @@ class PlanBounds {
   // Bytes of a point, [rank] of which keeps that much besides what is always
   // there.
   double BytesBeside(const PlanPoint& point, const std::vector<double>& live);
+  // Least joules that passes of a step draw on all devices, above the idle
+  // power's; 0 if nobody knows.
+  double PassJoules(const PlanGroup& group);
   // Limit of a device; infinite if none is known.
   double memory_limit() const { return memory_limit_; }
 

@@ -29,20 +29,31 @@ std::optional<Margin> MarginOf(const PlanOutcome& outcome) {
     const PlanResult& next = outcome.ranked[row];
     double share = next.score / best.score - 1;
     if (best.confirmed_s && next.confirmed_s) {
-      const double scale =
-          next.score / next.iteration_s / (best.score / best.iteration_s);
-      share = *next.confirmed_s * scale / *best.confirmed_s - 1;
+      share = next.ScoreAt(*next.confirmed_s) /
+                  best.ScoreAt(*best.confirmed_s) -
+              1;
     }
     if (share > kSamePlan) return Margin{share, row};
   }
   return {};
 }
 
+bool IsOfEnergy(const PlanSpace& space) {
+  return space.request().objective == PlanObjective::kEnergy;
+}
+
 // Half of the prediction interval, as a share of its middle.
 std::optional<double> ModelError(const PlanOutcome& outcome) {
   if (!outcome.interval) return {};
-  const double sum = outcome.interval->high_s + outcome.interval->low_s;
-  return (outcome.interval->high_s - outcome.interval->low_s) / sum;
+  double low = outcome.interval->low_s;
+  double high = outcome.interval->high_s;
+  if (IsOfEnergy(*outcome.space)) {
+    const auto& energy = outcome.report->throughput->energy;
+    if (!energy || energy->low <= 0) return {};
+    low = energy->low;
+    high = energy->high;
+  }
+  return (high - low) / (high + low);
 }
 
 // Rows of the list: those behind it need not be the next of the whole space.
@@ -73,6 +84,10 @@ std::string RowText(const PlanOutcome& outcome, const PlanResult& result) {
       result.is_near_limit ? "!" : " ", ThroughputText(result));
   if (result.cost)
     absl::StrAppendFormat(&out, "  %8.4g per 1e9 tokens", *result.cost);
+  if (IsOfEnergy(*outcome.space) && result.energy) {
+    absl::StrAppendFormat(&out, "  %8.4g J a token",
+                          1 / result.energy->tokens_per_joule);
+  }
   if (result.confirmed_s) {
     absl::StrAppendFormat(&out, "  fluid %.6g s", *result.confirmed_s);
   }
@@ -97,9 +112,15 @@ std::string NearLimitText(const PlanOutcome& outcome, size_t rows) {
 }
 
 std::string ScoreText(const PlanSpace& space, double score) {
-  return space.request().objective == PlanObjective::kCost
-             ? absl::StrFormat("%.6g device-seconds", score)
-             : FormatSeconds(score);
+  switch (space.request().objective) {
+    case PlanObjective::kCost:
+      return absl::StrFormat("%.6g device-seconds", score);
+    case PlanObjective::kEnergy:
+      return absl::StrFormat("%.6g kJ a step", score / 1e3);
+    case PlanObjective::kTokensPerSecond:
+      break;
+  }
+  return FormatSeconds(score);
 }
 
 // "13.1 s, 5.3 % less than the best so far"; `best` may be null.
@@ -159,12 +180,22 @@ std::string SimplestText(const PlanOutcome& outcome) {
   if (!outcome.simplest || outcome.space->IsPlain(best.point)) return "";
   const double share = outcome.simplest->score / best.score - 1;
   const std::optional<double> error = ModelError(outcome);
-  return absl::StrFormat("%s: %.3g %% slower (engine fast)\n  %s\n",
+  return absl::StrFormat("%s: %.3g %% %s (engine fast)\n  %s\n",
                          !error ? "simplest layout"
                          : share < *error
                              ? "simplest layout, within the model's own error"
                              : "simplest layout, beyond the model's own error",
-                         100 * share, RowText(outcome, *outcome.simplest));
+                         100 * share,
+                         IsOfEnergy(*outcome.space) ? "more energy" : "slower",
+                         RowText(outcome, *outcome.simplest));
+}
+
+// "energy of the best: 1.23 J a token, 612 W a device".
+std::string EnergyText(const PlanResult& best) {
+  if (!best.energy) return "";
+  return absl::StrFormat("energy of the best: %.4g J a token, %.0f W a device\n",
+                         1 / best.energy->tokens_per_joule,
+                         best.energy->watts_per_device);
 }
 
 // "12.31 s from 12.74 s (3.4 % less)".
@@ -234,8 +265,8 @@ std::optional<std::pair<double, bool>> AgainstEven(const PlanOutcome& outcome) {
 
 Json GroupToJson(const PlanSpace& space, const PlanResult& result) {
   const PlanGroup& group = result.point.group;
-  const PlanLayout& layout = space.Layouts(group.pp, group.vpp)[group.layout];
-  const RunConfig config = space.ConfigOf(result.point);
+  const PlanLayout& layout =
+      space.Of(group).Layouts(group.pp, group.vpp)[group.layout];
   Json out = {{"schedule", space.schedules()[group.schedule]},
               {"nodes", group.nodes},
               {"tp", group.tp},
@@ -258,11 +289,18 @@ Json GroupToJson(const PlanSpace& space, const PlanResult& result) {
               {"near_memory_limit", result.is_near_limit},
               {"same_schedules", result.same_schedules},
               {"confirmed_s", nullptr},
-              {"cost_per_1e9_tokens", nullptr}};
+              {"cost_per_1e9_tokens", nullptr},
+              {"joules_per_token", nullptr},
+              {"watts_per_device", nullptr}};
   out["recompute"] = ChoiceName(RecomputeChoices(), group.recompute);
   out["offload"] = ChoiceName(OffloadChoices(), result.point.offload);
   if (result.confirmed_s) out["confirmed_s"] = *result.confirmed_s;
   if (result.cost) out["cost_per_1e9_tokens"] = *result.cost;
+  if (result.energy) {
+    out["joules_per_token"] = 1 / result.energy->tokens_per_joule;
+    out["watts_per_device"] = result.energy->watts_per_device;
+  }
+  for (const auto& [axis, value] : space.Of(group).chosen()) out[axis] = value;
   return out;
 }
 
@@ -321,9 +359,9 @@ std::string PlanConfidence(const PlanOutcome& outcome) {
            "the margin means anything";
   }
   return absl::StrFormat(
-      "the 90 %% interval of a step is +-%.1f %% of its middle: the margin is "
+      "the 90 %% interval of a step%s is +-%.1f %% of its middle: the margin is "
       "%s than the model's own error%s",
-      100 * *error, margin->share > *error ? "larger" : "smaller",
+      IsOfEnergy(*outcome.space) ? "'s energy" : "", 100 * *error, margin->share > *error ? "larger" : "smaller",
       margin->share > *error
           ? ""
           : "; errors that both share cancel, but measure both before you "
@@ -347,7 +385,7 @@ std::string PlanToText(const PlanOutcome& outcome) {
   }
   absl::StrAppend(&out, "\nbest\n  ", RowText(outcome, outcome.ranked[0]),
                   "\n");
-  absl::StrAppend(&out, SimplestText(outcome));
+  absl::StrAppend(&out, EnergyText(outcome.ranked[0]), SimplestText(outcome));
   if (const auto margin = MarginOf(outcome)) {
     if (margin->row > 1) {
       absl::StrAppendFormat(&out, "as fast as the best: %d others\n",
@@ -398,8 +436,9 @@ std::string PlanToText(const PlanOutcome& outcome) {
     if (outcome.kept_out && outcome.kept_out_s < outcome.ranked[0].score) {
       absl::StrAppendFormat(
           &out,
-          "  more memory would save at most %.3g %% of the step: %s\n",
+          "  more memory would save at most %.3g %% of the %s: %s\n",
           100 * (1 - outcome.kept_out_s / outcome.ranked[0].score),
+          IsOfEnergy(*outcome.space) ? "energy" : "step",
           outcome.space->NameOf(*outcome.kept_out));
     }
   }

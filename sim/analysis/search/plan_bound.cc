@@ -104,8 +104,8 @@ const StageBound& PlanBounds::BlockOf(const PlanGroup& group, BlockKind kind,
     known->backward_weight_s = block.stages[0].backward_weight_s;
     known->backward_full_s = block.stages[0].backward_full_s;
     for (const StageCosts& joules : block.joules) {
-      known->joules += joules.forward_s + joules.backward_input_s +
-                       joules.backward_weight_s;
+      known->joules +=
+          joules.forward_s + joules.backward_input_s + joules.backward_weight_s;
     }
   }
   for (const ModelOp& op : BlockOps(model, training, kind, layer)) {
@@ -150,6 +150,24 @@ std::shared_ptr<const StageLayout> PlanBounds::LayoutOf(
 }
 
 std::vector<StageBound> PlanBounds::Stages(const PlanGroup& group) {
+  std::vector<StageBound> stages = HealthyStages(group);
+  const std::vector<double> slowness = space_->Slowness(group);
+  if (slowness.empty()) return stages;
+  const ScheduleFacts& facts = FactsOf(group);
+  if (facts.directions > 1 || facts.rank_of_stage.size() != stages.size()) {
+    return stages;
+  }
+  for (size_t stage = 0; stage < stages.size(); ++stage) {
+    const double factor = slowness[facts.rank_of_stage[stage]];
+    stages[stage].forward_s *= factor;
+    stages[stage].backward_input_s *= factor;
+    stages[stage].backward_weight_s *= factor;
+    stages[stage].backward_full_s *= factor;
+  }
+  return stages;
+}
+
+std::vector<StageBound> PlanBounds::HealthyStages(const PlanGroup& group) {
   const CostChoice& given = space_->request().base.costs;
   const size_t count = static_cast<size_t>(group.pp) * group.vpp;
   std::vector<StageBound> stages;
@@ -314,8 +332,8 @@ double PlanBounds::StepSeconds(const PlanGroup& group) {
   return Passes(group, stages, facts, Extra()) + step;
 }
 
-// Every microbatch has all passes of every stage, whoever runs them; what is run
-// again in passes of its own is part of a backward here.
+// Every microbatch has all passes of every stage, whoever runs them; what is
+// run again in passes of its own is part of a backward here.
 double PlanBounds::PassJoules(const PlanGroup& group) {
   // Slices of a sequence draw what they take together, and not the same.
   if (space_->request().base.strategy.slices.value_or(1) > 1) return 0;

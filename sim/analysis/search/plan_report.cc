@@ -29,9 +29,8 @@ std::optional<Margin> MarginOf(const PlanOutcome& outcome) {
     const PlanResult& next = outcome.ranked[row];
     double share = next.score / best.score - 1;
     if (best.confirmed_s && next.confirmed_s) {
-      share = next.ScoreAt(*next.confirmed_s) /
-                  best.ScoreAt(*best.confirmed_s) -
-              1;
+      share =
+          next.ScoreAt(*next.confirmed_s) / best.ScoreAt(*best.confirmed_s) - 1;
     }
     if (share > kSamePlan) return Margin{share, row};
   }
@@ -105,10 +104,10 @@ std::string NearLimitText(const PlanOutcome& outcome, size_t rows) {
     return "";
   }
   return absl::StrFormat(
-      "\n! so near to the limit that %.1f %% more than estimated, the largest "
-      "error known of a peak, or what the allocator holds beyond its peak "
-      "would not fit: try it before you rely on it\n",
-      100 * kMemoryError);
+      "\n! at risk: so near to the limit that %.1f %% more than estimated, the "
+      "largest error known of a peak, or what the allocator holds beyond its "
+      "peak would not fit: try it before you rely on it\n",
+      100 * MemoryErrorOf(outcome.space->request().base));
 }
 
 std::string ScoreText(const PlanSpace& space, double score) {
@@ -180,22 +179,28 @@ std::string SimplestText(const PlanOutcome& outcome) {
   if (!outcome.simplest || outcome.space->IsPlain(best.point)) return "";
   const double share = outcome.simplest->score / best.score - 1;
   const std::optional<double> error = ModelError(outcome);
-  return absl::StrFormat("%s: %.3g %% %s (engine fast)\n  %s\n",
-                         !error ? "simplest layout"
-                         : share < *error
-                             ? "simplest layout, within the model's own error"
-                             : "simplest layout, beyond the model's own error",
-                         100 * share,
-                         IsOfEnergy(*outcome.space) ? "more energy" : "slower",
-                         RowText(outcome, *outcome.simplest));
+  return absl::StrFormat(
+      "%s: %.3g %% %s (engine fast)\n  %s\n",
+      !error           ? "simplest layout"
+      : share < *error ? "simplest layout, within the model's own error"
+                       : "simplest layout, beyond the model's own error",
+      100 * share, IsOfEnergy(*outcome.space) ? "more energy" : "slower",
+      RowText(outcome, *outcome.simplest));
+}
+
+// "; no step of this kind is measured", if so.
+std::string UnmeasuredText(const PlanOutcome& outcome) {
+  return !outcome.interval || outcome.interval->unmeasured.empty()
+             ? ""
+             : absl::StrCat("; ", outcome.interval->unmeasured);
 }
 
 // "energy of the best: 1.23 J a token, 612 W a device".
 std::string EnergyText(const PlanResult& best) {
   if (!best.energy) return "";
-  return absl::StrFormat("energy of the best: %.4g J a token, %.0f W a device\n",
-                         1 / best.energy->tokens_per_joule,
-                         best.energy->watts_per_device);
+  return absl::StrFormat(
+      "energy of the best: %.4g J a token, %.0f W a device\n",
+      1 / best.energy->tokens_per_joule, best.energy->watts_per_device);
 }
 
 // "12.31 s from 12.74 s (3.4 % less)".
@@ -359,9 +364,11 @@ std::string PlanConfidence(const PlanOutcome& outcome) {
            "the margin means anything";
   }
   return absl::StrFormat(
-      "the 90 %% interval of a step%s is +-%.1f %% of its middle: the margin is "
+      "the 90 %% interval of a step%s is +-%.1f %% of its middle: the margin "
+      "is "
       "%s than the model's own error%s",
-      IsOfEnergy(*outcome.space) ? "'s energy" : "", 100 * *error, margin->share > *error ? "larger" : "smaller",
+      IsOfEnergy(*outcome.space) ? "'s energy" : "", 100 * *error,
+      margin->share > *error ? "larger" : "smaller",
       margin->share > *error
           ? ""
           : "; errors that both share cancel, but measure both before you "
@@ -383,8 +390,8 @@ std::string PlanToText(const PlanOutcome& outcome) {
     }
     return out;
   }
-  absl::StrAppend(&out, "\nbest\n  ", RowText(outcome, outcome.ranked[0]),
-                  "\n");
+  absl::StrAppend(&out, "\nbest", UnmeasuredText(outcome), "\n  ",
+                  RowText(outcome, outcome.ranked[0]), "\n");
   absl::StrAppend(&out, EnergyText(outcome.ranked[0]), SimplestText(outcome));
   if (const auto margin = MarginOf(outcome)) {
     if (margin->row > 1) {
@@ -435,16 +442,18 @@ std::string PlanToText(const PlanOutcome& outcome) {
     }
     if (outcome.kept_out && outcome.kept_out_s < outcome.ranked[0].score) {
       absl::StrAppendFormat(
-          &out,
-          "  more memory would save at most %.3g %% of the %s: %s\n",
+          &out, "  more memory would save at most %.3g %% of the %s: %s\n",
           100 * (1 - outcome.kept_out_s / outcome.ranked[0].score),
           IsOfEnergy(*outcome.space) ? "energy" : "step",
           outcome.space->NameOf(*outcome.kept_out));
     }
   }
-  absl::StrAppend(&out, outcome.cut == PlanCut::kNone
-                            ? "\nthe fastest\n"
-                            : "\nthe fastest so far\n");
+  absl::StrAppend(
+      &out,
+      outcome.space->request().objective == PlanObjective::kTokensPerSecond
+          ? "\nthe fastest"
+          : "\nthe best",
+      outcome.cut == PlanCut::kNone ? "\n" : " so far\n");
   const size_t rows = RowsOf(outcome);
   for (size_t row = 0; row < rows; ++row) {
     absl::StrAppend(&out, "  ", RowText(outcome, outcome.ranked[row]), "\n");
@@ -485,6 +494,10 @@ std::string PlanToJson(const PlanProgress& progress) {
 }
 
 std::string PlanToJson(const PlanOutcome& outcome) {
+  return PlanAsJson(outcome).dump(2);
+}
+
+Json PlanAsJson(const PlanOutcome& outcome) {
   Json out = {{"counts", CountsToJson(outcome.counts)}};
   out["fits"] = !outcome.ranked.empty();
   out["cut"] = nullptr;
@@ -519,6 +532,9 @@ std::string PlanToJson(const PlanOutcome& outcome) {
   }
   if (const auto margin = MarginOf(outcome)) out["margin"] = margin->share;
   if (const auto error = ModelError(outcome)) out["model_error"] = *error;
+  if (outcome.interval && !outcome.interval->unmeasured.empty()) {
+    out["unmeasured_kind"] = outcome.interval->unmeasured;
+  }
   if (outcome.even_s) out["even_layout_s"] = *outcome.even_s;
   if (outcome.report) {
     for (const StepLimit& limit : LimitsOf(*outcome.report)) {
@@ -537,7 +553,7 @@ std::string PlanToJson(const PlanOutcome& outcome) {
                        {"needed_bytes", outcome.smallest_bytes},
                        {"limit_bytes", outcome.limit_bytes}};
   }
-  return out.dump(2);
+  return out;
 }
 
 }  // namespace pipewright

@@ -95,8 +95,7 @@ void PlanSearch::MakeGroups() {
     for (size_t index = block * 1024; index < end && !MustStop(); ++index) {
       groups_[index] = {
           options_.bound_factor *
-              ScoreOf(all[index],
-                      BoundsOf(all[index]).StepSeconds(all[index])),
+              ScoreOf(all[index], BoundsOf(all[index]).StepSeconds(all[index])),
           static_cast<int64_t>(index), all[index]};
     }
   });
@@ -245,11 +244,11 @@ std::vector<PlanSearch::Opened> PlanSearch::PointsOf(const OpenGroup& group,
       const bool same = before != nullptr && before->open.point.data_parallel ==
                                                  each.open.point.data_parallel;
       each.open.score =
-          same ? before->open.score
-               : std::max(each.open.score, options_.bound_factor *
-                                               ScoreOf(group.group,
-                                                       seconds_of(
-                                                           each.open.point)));
+          same
+              ? before->open.score
+              : std::max(each.open.score,
+                         options_.bound_factor *
+                             ScoreOf(group.group, seconds_of(each.open.point)));
       before = &each;
     }
   };
@@ -292,16 +291,15 @@ void PlanSearch::KeepOut(const PlanPoint& point, double bytes, double score) {
   }
   if (!outcome_.kept_out || score < outcome_.kept_out_s) {
     // Bounds of groups are not looked at further where nothing fits.
-    score =
-        std::max(score, options_.bound_factor *
-                            ScoreOf(point.group,
-                                    BoundsOf(point.group).StepSeconds(point)));
+    score = std::max(
+        score,
+        options_.bound_factor *
+            ScoreOf(point.group, BoundsOf(point.group).StepSeconds(point)));
   }
   // A bound may be that of copies that take no longer than the best step.
   if ((!outcome_.kept_out || score < outcome_.kept_out_s) &&
       (point.offload == OffloadMode::kNone ||
-       BoundsOf(point.group).MemoryBytes(point) >
-           bounds_[0].memory_limit())) {
+       BoundsOf(point.group).MemoryBytes(point) > bounds_[0].memory_limit())) {
     outcome_.kept_out = point;
     outcome_.kept_out_s = score;
   }
@@ -387,8 +385,8 @@ void PlanSearch::TryWithoutCopies(const OpenPoint& open, Tried* tried) {
     tried->live =
         BoundsOf(point.group)
             .LeastLive(point.group, std::isfinite(Threshold()), &context_);
-    tried->bytes = BoundsOf(point.group)
-                       .BytesBeside(point, tried->live.at(point.offload));
+    tried->bytes =
+        BoundsOf(point.group).BytesBeside(point, tried->live.at(point.offload));
     tried->fits = tried->bytes <= bounds_[0].memory_limit();
     if (!tried->fits) return;
   }
@@ -425,7 +423,7 @@ void PlanSearch::Try(const OpenPoint& open, Tried* tried) {
   tried->fits = tried->fits && prepared->limit().ok();
   if (!tried->fits) return;
   PlanResult& result = tried->result;
-  result.is_near_limit = prepared->memory && prepared->memory->is_near_limit();
+  result.is_near_limit = IsAtRisk(*prepared);
   const double tokens = prepared->tokens.value_or(0);
   const std::optional<double> price =
       prepared->config.costs.price_per_device_hour;

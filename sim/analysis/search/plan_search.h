@@ -82,8 +82,8 @@ class PlanSearch {
   PlanBounds& BoundsOf(const PlanGroup& group) const {
     return bounds_[group.variant];
   }
-  // What is minimised, of a step of so many seconds: a part for each second, and
-  // one that is always there, of which this is a bound.
+  // What is minimised, of a step of so many seconds: a part for each second,
+  // and one that is always there, of which this is a bound.
   double ScorePerSecond(const PlanGroup& group) const;
   double FixedScore(const PlanGroup& group) const {
     return space_.request().objective == PlanObjective::kEnergy
@@ -186,7 +186,8 @@ class PlanSearch {
   double first_ = std::numeric_limits<double>::infinity();
   std::optional<PlanResult> first_result_;  // the one with that score
   std::multiset<double> best_;              // scores, exact() of them at most
-  double most_;  // score that enough plain points have at most, or that is asked
+  double
+      most_;  // score that enough plain points have at most, or that is asked
   double widened_ = 0;
 };
 

@@ -240,17 +240,27 @@ void PlanSpace::MakeLayouts(int pp, int vpp) {
     layouts.push_back({.name = "given", .given = true});
     return;
   }
-  const std::vector<PlanLayout> all = LayoutsOf(model()->layers, pp, vpp);
+  std::vector<PlanLayout> all = LayoutsOf(model()->layers, pp, vpp);
+  if (!request_.base.slow.devices.empty()) {
+    const std::optional<PlanLayout> slow = SlowLayout(pp, vpp);
+    const auto is_same = [&](const PlanLayout& layout) {
+      return layout.counts == slow->counts;
+    };
+    if (slow && std::none_of(all.begin(), all.end(), is_same)) {
+      all.push_back(*slow);
+    }
+  }
   const auto fixed = request_.fixed.find("layout");
   if (fixed == request_.fixed.end()) {
     layouts = all;
     return;
   }
   for (const std::string& name : fixed->second) {
-    bool known = name == "ends" || name == "even";
+    bool known = name == "ends" || name == "even" || name == kBySpeed;
     for (const PlanLayout& layout : all) {
       known = known || layout.name == name;
-      if (layout.name == name || (name == "ends" && layout.name != "even")) {
+      if (layout.name == name ||
+          (name == "ends" && layout.name.rfind("ends", 0) == 0)) {
         layouts.push_back(layout);
       }
     }

@@ -141,6 +141,9 @@ class PlanSpace {
   }
 
   const std::vector<PlanLayout>& Layouts(int pp, int vpp) const;
+  // [rank] how much slower its devices are at least in every replica, by
+  // slow.devices; empty if nobody knows.
+  std::vector<double> Slowness(const PlanGroup& group) const;
   const ScheduleFacts& Facts(int schedule, int pp, int vpp, int microbatches);
   TrainingSpec TrainingOf(const PlanGroup& group) const;
   RunConfig ConfigOf(const PlanPoint& point) const;
@@ -168,6 +171,8 @@ class PlanSpace {
   std::vector<int> ChunksOf(int schedule) const;
   int NumShardings(const PlanGroup& group, int directions) const;
   void MakeLayouts(int pp, int vpp);
+  // Layers balanced by the speed of devices that are slow by name.
+  std::optional<PlanLayout> SlowLayout(int pp, int vpp);
   void AddGroups(const PlanGroup& degrees, bool plain,
                  std::vector<PlanGroup>* groups);
 
@@ -184,6 +189,8 @@ class PlanSpace {
   std::vector<Recompute> recomputes_;
   std::map<std::pair<int, int>, std::vector<PlanLayout>> layouts_;
   std::map<std::tuple<int, int, int, int>, ScheduleFacts> facts_;
+  RunContext* context_ = nullptr;
+  std::map<int, std::vector<double>> slowness_;  // [pp][rank]
   double idle_watts_ = 0;
   int16_t variant_ = 0;
   std::vector<std::pair<std::string, std::string>> chosen_;

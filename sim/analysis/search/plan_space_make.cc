@@ -157,6 +157,8 @@ RunConfig ProbeOf(const PlanRequest& request) {
   config.strategy.max_activations.reset();
   config.strategy.optimizer_placement.reset();
   config.strategy.optimizer_stride.reset();
+  // They may have ranks of other runs.
+  config.slow.devices.clear();
   return config;
 }
 
@@ -171,7 +173,7 @@ absl::StatusOr<RunConfig> WithVariant(RunConfig base, const PlanAxis& axis,
     if (field.path != absl::string_view(axis.path)) continue;
     CopyField(field, one, &base);
   }
-  base.origins[axis.path] = one.origins.at(axis.path);
+  base.origins.insert_or_assign(axis.path, ConfigOrigin{.flag = origin});
   return base;
 }
 
@@ -196,7 +198,8 @@ absl::Status PlanSpace::MakeVariants(RunContext* context) {
         Variant variant = before;
         PW_ASSIGN_OR_RETURN(variant.base, WithVariant(std::move(variant.base),
                                                       row.axis, value));
-        if (values.size() > 1) variant.chosen.emplace_back(row.axis.name, value);
+        if (values.size() > 1)
+          variant.chosen.emplace_back(row.axis.name, value);
         if (value != values[0]) variant.later.push_back(&row);
         more.push_back(std::move(variant));
       }
@@ -218,9 +221,52 @@ absl::Status PlanSpace::MakeVariants(RunContext* context) {
     space->request_.base = std::move(variants[index].base);
     space->chosen_ = std::move(variants[index].chosen);
     space->later_ = std::move(variants[index].later);
+    space->context_ = context;
     PW_RETURN_IF_ERROR(space->Fill(context));
   }
   return absl::OkStatus();
+}
+
+// Ranks stand in the order of the devices, so that which are slow depends on pp
+// alone.
+std::optional<PlanLayout> PlanSpace::SlowLayout(int pp, int vpp) {
+  RunConfig config = ProbeOf(request_);
+  config.slow.devices = request_.base.slow.devices;
+  config.system.nodes = nodes_;
+  StrategyChoice& strategy = config.strategy;
+  strategy.mapping = request_.base.strategy.mapping;
+  const int devices = nodes_ * devices_per_node_;
+  const int each = pp * strategy.tp.value_or(1);
+  if (devices % each != 0) return std::nullopt;
+  strategy.pp = pp;
+  strategy.vpp = vpp;
+  strategy.dp = devices / each;
+  strategy.microbatches = pp;
+  strategy.split = LayerSplit::kBalanced;
+  config.schedule.name = vpp == 1 ? "1f1b" : "interleaved-1f1b";
+  const absl::StatusOr<PreparedRun> run = Prepare(config, context_);
+  if (!run.ok()) return std::nullopt;
+  if (request_.base.strategy.mapping.empty()) {
+    const DeviceFactors factors = run->slow->OfRanks();
+    std::vector<double> least(factors.begin(), factors.begin() + pp);
+    for (size_t index = pp; index < factors.size(); ++index) {
+      least[index % pp] = std::min(least[index % pp], factors[index]);
+    }
+    slowness_[pp] = std::move(least);
+  }
+  PlanLayout layout = {.name = kBySpeed};
+  for (int stage = 0; stage < pp * vpp; ++stage) {
+    layout.counts.push_back(run->prepared_model->layout.LayersOf(stage));
+  }
+  return layout;
+}
+
+std::vector<double> PlanSpace::Slowness(const PlanGroup& group) const {
+  const auto found = slowness_.find(group.pp);
+  // A rank of fewer nodes has others.
+  return found == slowness_.end() || group.nodes != nodes_
+             ? std::vector<double>()
+             : found->second;
 }
 
 absl::StatusOr<std::unique_ptr<PlanSpace>> PlanSpace::Make(
@@ -268,9 +314,10 @@ absl::Status PlanSpace::TakeEnergy(RunContext* context) {
   if (!run.report.throughput || !run.report.throughput->energy) {
     return BadValue(
         "--objective", "energy",
-        "tokens_per_s, cost, for this device, clock or work no energy is "
-        "known: estimated times (--analytic) of a device with idle_watts and "
-        "bf16_joules_per_flop (pipewright list devices) have one");
+        "tokens_per_s, cost; energy is known of estimated times (--analytic) "
+        "of "
+        "a device with idle_watts and bf16_joules_per_flop, at the clock of a "
+        "lasting load");
   }
   idle_watts_ = run.prepared.costs.analytic->device.idle_watts;
   return absl::OkStatus();
@@ -323,7 +370,9 @@ absl::Status PlanSpace::Fill(RunContext* context) {
   const auto layout = request_.fixed.find("layout");
   if (layout != request_.fixed.end()) {
     for (const std::string& name : layout->second) {
-      if (name == "even" || name.rfind("ends", 0) == 0) continue;
+      if (name == "even" || name == kBySpeed || name.rfind("ends", 0) == 0) {
+        continue;
+      }
       PW_RETURN_IF_ERROR(LayoutOfText(name).status());
     }
   }

@@ -12,6 +12,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "sim/base/json.h"
 #include "tests/support/json.h"
 #include "tests/support/run_binary.h"
 

@@ -150,24 +150,6 @@ std::shared_ptr<const StageLayout> PlanBounds::LayoutOf(
 }
 
 std::vector<StageBound> PlanBounds::Stages(const PlanGroup& group) {
-  std::vector<StageBound> stages = HealthyStages(group);
-  const std::vector<double> slowness = space_->Slowness(group);
-  if (slowness.empty()) return stages;
-  const ScheduleFacts& facts = FactsOf(group);
-  if (facts.directions > 1 || facts.rank_of_stage.size() != stages.size()) {
-    return stages;
-  }
-  for (size_t stage = 0; stage < stages.size(); ++stage) {
-    const double factor = slowness[facts.rank_of_stage[stage]];
-    stages[stage].forward_s *= factor;
-    stages[stage].backward_input_s *= factor;
-    stages[stage].backward_weight_s *= factor;
-    stages[stage].backward_full_s *= factor;
-  }
-  return stages;
-}
-
-std::vector<StageBound> PlanBounds::HealthyStages(const PlanGroup& group) {
   const CostChoice& given = space_->request().base.costs;
   const size_t count = static_cast<size_t>(group.pp) * group.vpp;
   std::vector<StageBound> stages;

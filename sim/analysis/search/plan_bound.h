@@ -108,12 +108,11 @@ class PlanBounds {
   // null where the order is not known.
   const void* OrderKey(const PlanGroup& group) { return OrderOf(group)->first; }
 
-  // [stage]; empty where the times cannot be told by stage.
+  // [stage], of devices none of which is slow; empty where the times cannot be
+  // told by stage.
   std::vector<StageBound> Stages(const PlanGroup& group);
 
  private:
-  // On devices of which none is slow.
-  std::vector<StageBound> HealthyStages(const PlanGroup& group);
   struct Block {
     StageBound bound;
   };

@@ -141,9 +141,6 @@ class PlanSpace {
   }
 
   const std::vector<PlanLayout>& Layouts(int pp, int vpp) const;
-  // [rank] how much slower its devices are at least in every replica, by
-  // slow.devices; empty if nobody knows.
-  std::vector<double> Slowness(const PlanGroup& group) const;
   const ScheduleFacts& Facts(int schedule, int pp, int vpp, int microbatches);
   TrainingSpec TrainingOf(const PlanGroup& group) const;
   RunConfig ConfigOf(const PlanPoint& point) const;
@@ -190,7 +187,6 @@ class PlanSpace {
   std::map<std::pair<int, int>, std::vector<PlanLayout>> layouts_;
   std::map<std::tuple<int, int, int, int>, ScheduleFacts> facts_;
   RunContext* context_ = nullptr;
-  std::map<int, std::vector<double>> slowness_;  // [pp][rank]
   double idle_watts_ = 0;
   int16_t variant_ = 0;
   std::vector<std::pair<std::string, std::string>> chosen_;

@@ -246,27 +246,11 @@ std::optional<PlanLayout> PlanSpace::SlowLayout(int pp, int vpp) {
   config.schedule.name = vpp == 1 ? "1f1b" : "interleaved-1f1b";
   const absl::StatusOr<PreparedRun> run = Prepare(config, context_);
   if (!run.ok()) return std::nullopt;
-  if (request_.base.strategy.mapping.empty()) {
-    const DeviceFactors factors = run->slow->OfRanks();
-    std::vector<double> least(factors.begin(), factors.begin() + pp);
-    for (size_t index = pp; index < factors.size(); ++index) {
-      least[index % pp] = std::min(least[index % pp], factors[index]);
-    }
-    slowness_[pp] = std::move(least);
-  }
   PlanLayout layout = {.name = kBySpeed};
   for (int stage = 0; stage < pp * vpp; ++stage) {
     layout.counts.push_back(run->prepared_model->layout.LayersOf(stage));
   }
   return layout;
-}
-
-std::vector<double> PlanSpace::Slowness(const PlanGroup& group) const {
-  const auto found = slowness_.find(group.pp);
-  // A rank of fewer nodes has others.
-  return found == slowness_.end() || group.nodes != nodes_
-             ? std::vector<double>()
-             : found->second;
 }
 
 absl::StatusOr<std::unique_ptr<PlanSpace>> PlanSpace::Make(

@@ -132,7 +132,6 @@ TEST_CASE("plan: slow devices have layouts and bounds of their own",
     std::set<double> all;  // several names of one order are one
     double named = std::numeric_limits<double>::infinity();
     double others = named;
-    int near = 0;
     int runs = 0;
     for (const PlanGroup& group : space.Groups()) {
       for (const PlanPoint& point : space.PointsOf(group)) {
@@ -142,7 +141,6 @@ TEST_CASE("plan: slow devices have layouts and bounds of their own",
         const double step = run->report.iteration_s;
         CHECK(bounds.StepSeconds(point) <= step * (1 + kBoundRounding));
         CHECK(bounds.ReplaySeconds(point) <= step * (1 + kBoundRounding));
-        near += bounds.ReplaySeconds(point) > 0.9 * step ? 1 : 0;
         const bool by_speed =
             space.Layouts(group.pp, group.vpp)[group.layout].name == kBySpeed;
         double& least = by_speed ? named : others;
@@ -160,7 +158,6 @@ TEST_CASE("plan: slow devices have layouts and bounds of their own",
     for (const double step : found) CHECK(step == *next++);
     CHECK(plan.counts.simulated < runs);
     if (slow == "node1/gpu3*1.2") continue;
-    CHECK(near > runs / 2);
     CHECK(named < 0.95 * others);
   }
 }

@@ -70,8 +70,6 @@ std::vector<double> AllJoules(const PlanRequest& request,
         for (const int size : {1, 2, 4, 8}) {
           if (request.global_batch % (dp * size) != 0) continue;
           for (const char* schedule : {"1f1b", "zb-h1"}) {
-            // On one rank the two are one order.
-            if (pp == 1 && schedule != std::string("1f1b")) continue;
             for (const Recompute recompute :
                  {Recompute::kNone, Recompute::kFull}) {
               for (const DataParallel mode :

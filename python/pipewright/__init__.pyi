@@ -67,7 +67,7 @@ def plan(
     config: _Config = None,
     *,
     fix: Mapping[str, _Value] | None = None,
-    objective: Literal["tokens_per_s", "cost"] = "tokens_per_s",
+    objective: Literal["tokens_per_s", "cost", "energy"] = "tokens_per_s",
     workers: int | None = None,
     confirm: int | None = None,
     top: int = 10,

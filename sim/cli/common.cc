@@ -314,6 +314,12 @@ absl::StatusOr<RunConfig> ConfigOptions::ReadLayers(
     std::vector<ConfigEdit> last) const {
   PW_ASSIGN_OR_RETURN(const GivenConfig given,
                       GivenWith(file, std::move(extra)));
+  return ReadGiven(files, given, std::move(last));
+}
+
+absl::StatusOr<RunConfig> ConfigOptions::ReadGiven(
+    OutputFiles* files, const GivenConfig& given,
+    std::vector<ConfigEdit> last) {
   if (files != nullptr && !given.arguments_file.empty()) {
     files->Reads("--from-args", given.arguments_file);
   }

@@ -84,6 +84,10 @@ class ConfigOptions {
   // `files`, if not null, of every file that the run is read from.
   absl::StatusOr<RunConfig> Read(OutputFiles* files,
                                  std::vector<ConfigEdit> extra = {}) const;
+  // The same of what Given has made, `last` on top.
+  static absl::StatusOr<RunConfig> ReadGiven(OutputFiles* files,
+                                             const GivenConfig& given,
+                                             std::vector<ConfigEdit> last);
   // Another run for comparison: `other` is a configuration to read in place of
   // the file, with the same --set and flags on top, or "PATH=VALUE[,...]" on
   // top of everything.

@@ -210,6 +210,11 @@ Figure FigureOfPlan(const PlanOutcome& outcome) {
     if (result.confirmed_s) {
       point.numbers.emplace_back("confirmed_s", *result.confirmed_s);
     }
+    if (result.energy) {
+      point.numbers.emplace_back("joules_per_token",
+                                 1 / result.energy->tokens_per_joule);
+    }
+    if (result.is_near_limit) point.words.emplace_back("memory", "at risk");
     point.command = SimulateCommand(ToString(space.ConfigOf(result.point)), {});
   }
   if (figure.points.empty()) return figure;

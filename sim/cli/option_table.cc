@@ -96,7 +96,7 @@ Words NamesOfOption(const std::string& verb, const std::string& option) {
       {"calibrate import --device", DeviceNames()},
       {"calibrate system --system", SystemNames()},
       {"* CONFIG", ModelNames()},
-      {"plan --objective", {"tokens_per_s", "cost"}},
+      {"plan --objective", {"tokens_per_s", "cost", "energy"}},
       {"plan --progress", {"line", "json", "none"}},
       {"plan --emit", {"megatron", "bridge", "torchtitan", "deepspeed"}},
       {"plot --kind", {"scatter", "line"}},

@@ -14,13 +14,16 @@
 #include "absl/strings/strip.h"
 #include "sim/analysis/plot/read_points.h"
 #include "sim/analysis/search/plan.h"
+#include "sim/analysis/search/plan_clusters.h"
 #include "sim/base/error_parts.h"
+#include "sim/base/json.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
 #include "sim/cli/figure_files.h"
 #include "sim/cli/plan_watch.h"
 #include "sim/cli/requests.h"
 #include "sim/cli/verbs.h"
+#include "sim/config/flags.h"
 #include "sim/foreign/foreign_args.h"
 #include "sim/memory/schedule_memory.h"
 #include "sim/report/memory_report.h"
@@ -33,6 +36,8 @@ namespace {
 
 constexpr int kMostPlanWorkers = 1024;
 constexpr double kMostTime_s = 1e9;
+constexpr double kMostTokens = 1e18;
+constexpr double kMostRate = 1e15;
 
 struct EmitTarget;
 
@@ -51,11 +56,20 @@ struct PlanVerb {
   std::string progress = "line";
   std::string emit;
   const EmitTarget* target = nullptr;  // of `emit`
+  std::string target_step;
+  double target_rate = 0;  // 0: none
+  std::string tokens;
 
-  absl::StatusOr<PlanRequest> Request();
+  absl::StatusOr<PlanRequest> RequestOf(RunConfig base);
+  absl::StatusOr<PlanQuestion> Question();
+  absl::Status TakeTarget(PlanQuestion* question) const;
+  bool IsOfClusters(const PlanQuestion& question) const {
+    return question.clusters.size() > 1 || question.target.is_given() ||
+           question.tokens;
+  }
   PlanOptions Options() const;
-  absl::StatusOr<PlanOutcome> Search(const PlanRequest& request,
-                                     RunContext* context) const;
+  absl::StatusOr<PlanClusters> Search(const PlanQuestion& question,
+                                      RunContext* context) const;
   std::string OrderFile() const;
   absl::Status Emit(const PlanOutcome& outcome, RunContext* context);
   absl::Status EmitPoint(RunConfig best, RunContext* context);
@@ -217,8 +231,112 @@ absl::Status RestrictTo(const EmitTarget& target, PlanRequest* request) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<PlanRequest> PlanVerb::Request() {
-  PW_ASSIGN_OR_RETURN(RunConfig base, config.Read(&files));
+// Takes the values of a flag that has several out of the layers.
+std::vector<std::string> TakeList(const std::vector<std::string>& paths,
+                                  GivenConfig* given) {
+  std::vector<std::string> values;
+  for (std::vector<ConfigEdit>& layer : given->layers) {
+    std::erase_if(layer, [&](const ConfigEdit& edit) {
+      if (!absl::c_linear_search(paths, edit.path) || !IsList(edit.value)) {
+        return false;
+      }
+      values = absl::StrSplit(edit.value, ',');
+      return true;
+    });
+  }
+  return values;
+}
+
+// "300B", "1.5T": K, M, B and T for thousands to 1e12.
+absl::StatusOr<double> TokenCount(const std::string& text) {
+  double count = 0;
+  absl::string_view number = text;
+  double unit = 1;
+  for (const auto& [letter, factor] :
+       {std::pair("K", 1e3), std::pair("M", 1e6), std::pair("B", 1e9),
+        std::pair("T", 1e12)}) {
+    if (absl::ConsumeSuffix(&number, letter)) {
+      unit = factor;
+      break;
+    }
+  }
+  if (!absl::SimpleAtod(number, &count) || !(count > 0) ||
+      !(count * unit <= kMostTokens)) {
+    return BadValue("--tokens", text, "more than 0, at most 1e18: 300B, 1.5T");
+  }
+  return count * unit;
+}
+
+absl::Status PlanVerb::TakeTarget(PlanQuestion* question) const {
+  if (!tokens.empty()) {
+    PW_ASSIGN_OR_RETURN(question->tokens, TokenCount(tokens));
+  }
+  PlanTarget& wanted = question->target;
+  if (target_rate > 0) wanted.tokens_per_s = target_rate;
+  if (!target_step.empty()) {
+    const absl::StatusOr<double> seconds =
+        ParseQuantity(target_step, Unit::kTime);
+    PW_RETURN_IF_ERROR(InField("--target-step", seconds.status()));
+    if (*seconds <= 0) {
+      return BadValue("--target-step", target_step, "more than 0s");
+    }
+    wanted.step_s = *seconds;
+  }
+  if (!wanted.is_given()) return absl::OkStatus();
+  const char* const flag = wanted.step_s ? "--target-step" : "--target-rate";
+  if (wanted.step_s && wanted.tokens_per_s) {
+    return FieldError("--target-rate",
+                      "given together with --target-step; allowed: one of "
+                      "them");
+  }
+  const PlanRequest& first = question->clusters[0];
+  if (first.objective != PlanObjective::kTokensPerSecond) {
+    return FieldError(flag,
+                      "it asks for the fastest plan; allowed: --objective "
+                      "tokens_per_s");
+  }
+  if (wanted.step_s && first.global_batch == 0) {
+    return MissingValue("--global-batch",
+                        "samples of a step, with --target-step: without it "
+                        "they depend on the devices");
+  }
+  if (first.fixed.count("nodes") > 0) {
+    return FieldError(flag, "--fix nodes is given; allowed: --nodes");
+  }
+  if (!first.base.system.nodes) {
+    return MissingValue("--nodes", absl::StrCat("the most nodes, with ", flag));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<PlanQuestion> PlanVerb::Question() {
+  PW_ASSIGN_OR_RETURN(GivenConfig given, config.Given());
+  std::vector<std::string> systems =
+      TakeList({"system.preset", "system.file"}, &given);
+  std::vector<std::string> nodes = TakeList({"system.nodes"}, &given);
+  PlanQuestion question;
+  question.least = nodes.empty() && (target_rate > 0 || !target_step.empty());
+  if (systems.empty()) systems.emplace_back();
+  if (nodes.empty()) nodes.emplace_back();
+  for (const std::string& system : systems) {
+    for (const std::string& count : nodes) {
+      std::vector<ConfigEdit> last;
+      if (!system.empty()) {
+        last.push_back({IsSystemFile(system) ? "system.file" : "system.preset",
+                        system, "--system"});
+      }
+      if (!count.empty()) last.push_back({"system.nodes", count, "--nodes"});
+      PW_ASSIGN_OR_RETURN(RunConfig base, ConfigOptions::ReadGiven(
+                                              &files, given, std::move(last)));
+      PW_ASSIGN_OR_RETURN(PlanRequest request, RequestOf(std::move(base)));
+      question.clusters.push_back(std::move(request));
+    }
+  }
+  PW_RETURN_IF_ERROR(TakeTarget(&question));
+  return question;
+}
+
+absl::StatusOr<PlanRequest> PlanVerb::RequestOf(RunConfig base) {
   if (target != nullptr && base.strategy.framework &&
       base.strategy.framework != target->framework) {
     return BadValue(
@@ -237,6 +355,11 @@ absl::StatusOr<PlanRequest> PlanVerb::Request() {
   PW_ASSIGN_OR_RETURN(PlanRequest request,
                       PlanRequestOf(std::move(base), fixed, objective));
   if (target != nullptr) PW_RETURN_IF_ERROR(RestrictTo(*target, &request));
+  if (request.objective == PlanObjective::kEnergy && refined > 0) {
+    return FieldError("--refine",
+                      "it looks for faster orders; allowed: without "
+                      "--objective energy");
+  }
   return request;
 }
 
@@ -257,18 +380,32 @@ absl::StatusOr<PlanRequest> PlanRequestOf(RunConfig base,
                     "3 % (--confirm)");
   }
   for (const std::string& path : GivenPaths(base)) {
-    if (!absl::StartsWith(path, "slow.")) continue;
+    if (!absl::StartsWith(path, "slow.") || path == "slow.devices") continue;
     return FieldError(base.Field(path),
-                      "not with plan, which takes devices and links as they "
-                      "are; allowed: with simulate, for what a plan finds");
+                      "not with plan, which draws nothing and takes links as "
+                      "they are; allowed: slow.devices, or with simulate, for "
+                      "what a plan finds");
+  }
+  // A bound is that of healthy devices.
+  for (const std::string& slow : base.slow.devices) {
+    double factor = 1;
+    const size_t star = slow.rfind('*');
+    if (star == std::string::npos ||
+        !absl::SimpleAtod(slow.substr(star + 1), &factor) || factor >= 1) {
+      continue;
+    }
+    return BadValue(base.Field("slow.devices"), slow,
+                    "a factor from 1 on with plan: the others are slower");
   }
   for (const std::string& text : fixed) {
     PW_RETURN_IF_ERROR(TakeFix(text, &request));
   }
   if (objective == "cost") {
     request.objective = PlanObjective::kCost;
+  } else if (objective == "energy") {
+    request.objective = PlanObjective::kEnergy;
   } else if (objective != "tokens_per_s") {
-    return BadValue("--objective", objective, "tokens_per_s, cost");
+    return BadValue("--objective", objective, "tokens_per_s, cost, energy");
   }
   if (base.strategy.global_batch) {
     RunContext context;
@@ -389,7 +526,7 @@ const PlanRefined* FastestRefined(const PlanOutcome& outcome) {
   const bool on_fluid = outcome.ranked[0].confirmed_s.has_value();
   const auto score = [&](const PlanResult& from, double fast_s,
                          const std::optional<double>& fluid_s) {
-    return from.score / from.iteration_s * (on_fluid ? *fluid_s : fast_s);
+    return from.ScoreAt(on_fluid ? *fluid_s : fast_s);
   };
   const PlanResult& first = outcome.ranked[0];
   double least = score(first, first.iteration_s, first.confirmed_s);
@@ -500,8 +637,8 @@ PlanOptions PlanVerb::Options() const {
   return options;
 }
 
-absl::StatusOr<PlanOutcome> PlanVerb::Search(const PlanRequest& request,
-                                             RunContext* context) const {
+absl::StatusOr<PlanClusters> PlanVerb::Search(const PlanQuestion& question,
+                                              RunContext* context) const {
   PlanOptions options = Options();
   PW_ASSIGN_OR_RETURN(const double most_s, PlanSeconds(time));
   PlanProgressForm form = PlanProgressForm::kLine;
@@ -514,12 +651,16 @@ absl::StatusOr<PlanOutcome> PlanVerb::Search(const PlanRequest& request,
   }
   PlanWatch watch(form, most_s);
   watch.AddTo(&options);
-  PW_ASSIGN_OR_RETURN(PlanOutcome outcome, MakePlan(request, options, context));
-  outcome.command = CommandLine();
-  for (PlanRefined& each : outcome.refined) {
-    each.command = SimulateCommand(ToString(each.config), {});
+  PW_ASSIGN_OR_RETURN(PlanClusters clusters,
+                      ComparePlans(question, options, context));
+  for (const PlanCluster& row : clusters.rows) {
+    if (row.outcome == nullptr) continue;
+    row.outcome->command = CommandLine();
+    for (PlanRefined& each : row.outcome->refined) {
+      each.command = SimulateCommand(ToString(each.config), {});
+    }
   }
-  return outcome;
+  return clusters;
 }
 
 absl::Status PlanVerb::Run() {
@@ -532,7 +673,7 @@ absl::Status PlanVerb::Run() {
       files.AlsoWrites("--emit-file", OrderFile());
     }
   }
-  PW_ASSIGN_OR_RETURN(const PlanRequest request, Request());
+  PW_ASSIGN_OR_RETURN(const PlanQuestion question, Question());
   PW_RETURN_IF_ERROR(files.Check());
   const bool emits = files.wanted("--emit-file");
   if (emits == emit.empty()) {
@@ -545,16 +686,31 @@ absl::Status PlanVerb::Run() {
     return MissingValue("--emit", "with --emit-schedule");
   }
   RunContext context;
-  PW_ASSIGN_OR_RETURN(const PlanOutcome outcome, Search(request, &context));
+  PW_ASSIGN_OR_RETURN(const PlanClusters clusters, Search(question, &context));
+  // What answers, or else what was searched first.
+  const PlanCluster* shown = nullptr;
+  for (const PlanCluster& row : clusters.rows) {
+    if (shown == nullptr && row.outcome != nullptr) shown = &row;
+  }
+  if (clusters.answer) shown = &clusters.rows[*clusters.answer];
+  const PlanOutcome& outcome = *shown->outcome;
   if (!files.json()) PrintWarnings(outcome.warnings);
-  absl::Status verdict = PlanVerdict(outcome);
+  absl::Status verdict = ClustersVerdict(clusters);
   if (verdict.ok() && outcome.cut == PlanCut::kSignal) {
     verdict = absl::CancelledError(
         "stopped by a signal; the report has the best that was found");
   }
   if (verdict.code() == absl::StatusCode::kInvalidArgument) return verdict;
-  files.Put("-o", files.json() ? absl::StrCat(PlanToJson(outcome), "\n")
-                               : PlanToText(outcome));
+  if (IsOfClusters(question)) {
+    files.Put("-o", files.json()
+                        ? absl::StrCat(ClustersToJson(clusters).dump(2), "\n")
+                        : absl::StrCat(ClustersToText(clusters), "\n",
+                                       ClusterName(*shown), "\n",
+                                       PlanToText(outcome)));
+  } else {
+    files.Put("-o", files.json() ? absl::StrCat(PlanToJson(outcome), "\n")
+                                 : PlanToText(outcome));
+  }
   if (files.wanted("--html")) {
     if (outcome.ranked.empty()) {
       files.Drop({"--html"});
@@ -584,8 +740,19 @@ void AddPlan(CLI::App* app, Action* action) {
       ->allow_extra_args(false);
   verb->add_option("--objective", plan->objective,
                    "what is best: tokens_per_s of all nodes, or the least "
-                   "cost of a token on any number of them")
+                   "cost or energy of a token on any number of them")
       ->type_name("NAME");
+  verb->add_option("--target-step", plan->target_step,
+                   "the fewest nodes, up to --nodes, whose best plan takes at "
+                   "most that long a step")
+      ->type_name("TIME");
+  verb->add_option("--target-rate", plan->target_rate,
+                   "the same for at least so many tokens a second")
+      ->type_name("N")
+      ->check(NumberCheck("--target-rate", 0, kMostRate));
+  verb->add_option("--tokens", plan->tokens,
+                   "tokens of the whole training (1.5T), for device-hours")
+      ->type_name("N");
   AddInteger(verb, "-j", &plan->workers, 1, kMostPlanWorkers,
              "threads (default: the cores)")
       ->type_name("N");

@@ -41,6 +41,8 @@ bool PlanWatch::IsNews(const PlanProgress& progress) {
                           ? std::numeric_limits<double>::infinity()
                           : progress.best->score;
   const double left = progress.left.value_or(0);
+  has_said_ = has_said_ && said_of_ == &progress.space;
+  said_of_ = &progress.space;
   if (has_said_ && best >= said_best_ &&
       left <= said_left_ * (1 + kNewsOfBound)) {
     return false;

@@ -37,6 +37,7 @@ class PlanWatch {
   std::optional<std::chrono::steady_clock::time_point> end_;
   std::unique_ptr<TerminalLine> line_;
   bool has_said_ = false;
+  const PlanSpace* said_of_ = nullptr;  // of several clusters one has the line
   double said_best_ = std::numeric_limits<double>::infinity();
   double said_left_ = 0;
 };

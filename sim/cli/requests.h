@@ -17,8 +17,8 @@ namespace pipewright {
 class Json;
 class ProgressBar;
 
-// `fixed`: "AXIS=VALUE[,VALUE...]". `objective`: tokens_per_s or cost. Error:
-// kInvalidArgument for what a plan does not take.
+// `fixed`: "AXIS=VALUE[,VALUE...]". `objective`: tokens_per_s, cost or energy.
+// Error: kInvalidArgument for what a plan does not take.
 absl::StatusOr<PlanRequest> PlanRequestOf(RunConfig base,
                                           const std::vector<std::string>& fixed,
                                           const std::string& objective);

@@ -25,8 +25,12 @@ absl::StatusOr<std::optional<PreparedModel>> PrepareModelOnStages(
   PreparedModel model = {.spec = *spec, .training = training};
   PW_ASSIGN_OR_RETURN(model.rank_of_stage,
                       RankOfStage(config, sizes, spec, read));
-  absl::StatusOr<StageLayout> layout =
-      PrepareLayout(config, sizes, *spec, training, model.rank_of_stage);
+  std::vector<double> slowness;
+  if (config.strategy.split == LayerSplit::kBalanced) {
+    PW_ASSIGN_OR_RETURN(slowness, RankSlowness(config, sizes, context));
+  }
+  absl::StatusOr<StageLayout> layout = PrepareLayout(
+      config, sizes, *spec, training, model.rank_of_stage, slowness);
   PW_RETURN_IF_ERROR(layout.status());
   model.layout = *std::move(layout);
   model.shared = context->Shared(model.spec, model.training);

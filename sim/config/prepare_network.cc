@@ -398,6 +398,46 @@ absl::StatusOr<PreparedNetwork> NetworkOfRun(
 
 }  // namespace
 
+absl::StatusOr<std::vector<double>> RankSlowness(const RunConfig& config,
+                                                 const RunSizes& sizes,
+                                                 RunContext* context) {
+  std::vector<double> slowness;
+  if (config.slow.devices.empty()) return slowness;
+  RunConfig named = config;
+  named.slow.devices_law.reset();
+  std::shared_ptr<const Cluster> cluster;
+  std::optional<RankMapping> mapping;
+  if (NamesSystem(config.system)) {
+    PW_ASSIGN_OR_RETURN(const ShapeParams base, BaseSystem(config, context));
+    ShapeParams params = SystemOf(config, base);
+    PW_ASSIGN_OR_RETURN(std::vector<int> devices, MappedDevices(config));
+    std::vector<std::string> said;  // again where the network is prepared
+    PW_ASSIGN_OR_RETURN(
+        params.nodes,
+        NodesFor(config, sizes, params.devices_per_node, devices, &said));
+    absl::StatusOr<std::shared_ptr<const Cluster>> built =
+        context->ClusterOf(params);
+    PW_RETURN_IF_ERROR(LocateInSystem(config, built.status()));
+    cluster = *std::move(built);
+    absl::StatusOr<RankMapping> mapped = MapRanks(
+        config, sizes, params, std::move(devices), cluster->num_devices());
+    PW_RETURN_IF_ERROR(
+        Prefix(config.Field("strategy.mapping"), mapped.status()));
+    mapping = *std::move(mapped);
+  }
+  PW_ASSIGN_OR_RETURN(
+      const std::optional<SlowDevices> slow,
+      PrepareSlowDevices(named, sizes.pp, sizes.dp, sizes.tp * sizes.cp,
+                         cluster.get(), mapping ? &*mapping : nullptr));
+  const DeviceFactors factors = slow->OfRanks();
+  slowness.assign(sizes.pp, 0);
+  for (size_t index = 0; index < factors.size(); ++index) {
+    double& most = slowness[index % slowness.size()];
+    most = std::max(most, factors[index]);
+  }
+  return slowness;
+}
+
 absl::StatusOr<PreparedNetwork> PrepareNetwork(
     const RunConfig& config, const RunSizes& sizes,
     const std::optional<PreparedProfile>& profile, double hop_bytes,

@@ -266,11 +266,21 @@ absl::StatusOr<uint8_t> BitsOf(const RunConfig& config, const char* field,
 // Launches and exchanges of layers. Error: as BitsOf, for strategy.graph_parts.
 absl::StatusOr<Execution> PrepareExecution(const RunConfig& config);
 
-// rank_of_stage[stage] matters for the balanced split. Error: layers that do
-// not split, more than one of layers, layout and split.
-absl::StatusOr<StageLayout> PrepareLayout(
-    const RunConfig& config, const RunSizes& sizes, const ModelSpec& model,
-    const TrainingSpec& training, const std::vector<int>& rank_of_stage);
+// How much slower each rank is, [rank], by slow.devices alone: as the slowest
+// of its devices in any replica. Empty if none is named. Error: a device that
+// has no rank here, that of the system.
+absl::StatusOr<std::vector<double>> RankSlowness(const RunConfig& config,
+                                                 const RunSizes& sizes,
+                                                 RunContext* context);
+
+// rank_of_stage[stage] and slowness[rank] matter for the balanced split. Error:
+// layers that do not split, more than one of layers, layout and split.
+absl::StatusOr<StageLayout> PrepareLayout(const RunConfig& config,
+                                          const RunSizes& sizes,
+                                          const ModelSpec& model,
+                                          const TrainingSpec& training,
+                                          const std::vector<int>& rank_of_stage,
+                                          const std::vector<double>& slowness);
 
 // Error: the bytes that a rank may hold are beyond what can be counted, naming
 // the largest size that was given.

@@ -11,6 +11,7 @@
 #include "sim/base/status.h"
 #include "sim/config/config_fields.h"
 #include "sim/config/prepare_parts.h"
+#include "sim/model/balanced_layout.h"
 #include "sim/model/precision.h"
 
 namespace pipewright {
@@ -87,17 +88,20 @@ absl::Status CheckOneChoice(const RunConfig& config) {
 absl::StatusOr<StageLayout> Balanced(const RunConfig& config,
                                      const ModelSpec& model,
                                      const TrainingSpec& training,
-                                     const std::vector<int>& rank_of_stage) {
+                                     const std::vector<int>& rank_of_stage,
+                                     const std::vector<double>& slowness) {
   const auto stages = static_cast<int64_t>(rank_of_stage.size());
   if (model.layers > kMostBalanced || stages > kMostBalanced) {
     return BadValue(config.Field("strategy.split"), "balanced",
                     absl::StrCat("even with more than ", kMostBalanced,
                                  " layers or stages"));
   }
-  return BalancedLayout(model, training, rank_of_stage,
-                        [&](BlockKind kind, int64_t layer) {
-                          return BlockWeight(model, training, kind, layer);
-                        });
+  return BalancedLayout(
+      model, training, rank_of_stage,
+      [&](BlockKind kind, int64_t layer) {
+        return BlockWeight(model, training, kind, layer);
+      },
+      slowness);
 }
 
 // Memory of weights that are gathered layer by layer.
@@ -317,9 +321,12 @@ absl::StatusOr<TrainingSpec> PrepareTraining(
   return training;
 }
 
-absl::StatusOr<StageLayout> PrepareLayout(
-    const RunConfig& config, const RunSizes& sizes, const ModelSpec& model,
-    const TrainingSpec& training, const std::vector<int>& rank_of_stage) {
+absl::StatusOr<StageLayout> PrepareLayout(const RunConfig& config,
+                                          const RunSizes& sizes,
+                                          const ModelSpec& model,
+                                          const TrainingSpec& training,
+                                          const std::vector<int>& rank_of_stage,
+                                          const std::vector<double>& slowness) {
   PW_RETURN_IF_ERROR(CheckOneChoice(config));
   const StrategyChoice& strategy = config.strategy;
   const int64_t stages = int64_t{sizes.pp} * sizes.vpp;
@@ -337,7 +344,7 @@ absl::StatusOr<StageLayout> PrepareLayout(
                          static_cast<int>(stages));
   } else if (strategy.split.value_or(LayerSplit::kEven) ==
              LayerSplit::kBalanced) {
-    layout = Balanced(config, model, training, rank_of_stage);
+    layout = Balanced(config, model, training, rank_of_stage, slowness);
   } else {
     layout = EvenLayout(model, training, sizes.pp, sizes.vpp);
   }

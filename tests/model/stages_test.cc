@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "absl/strings/match.h"
+#include "sim/model/balanced_layout.h"
 
 namespace pipewright::stages_test {
 namespace {
@@ -196,7 +197,7 @@ TEST_CASE("stages: a wrong layout string is told where", "[model]") {
 // The largest sum of a rank over all ways to split, by trying them all.
 double SmallestMaximum(const std::vector<double>& layers,
                        const std::vector<int>& rank_of_stage, double embedding,
-                       double head) {
+                       double head, const std::vector<double>& slowness) {
   const size_t stages = rank_of_stage.size();
   double best = 1e300;
   std::vector<size_t> ends(stages, 0);
@@ -218,6 +219,7 @@ double SmallestMaximum(const std::vector<double>& layers,
     }
     sums[rank_of_stage.front()] += embedding;
     sums[rank_of_stage.back()] += head;
+    for (size_t rank = 0; rank < stages; ++rank) sums[rank] *= slowness[rank];
     best = std::min(best, *std::max_element(sums.begin(), sums.end()));
   };
   visit(visit, 0);
@@ -256,11 +258,52 @@ TEST_CASE("stages: the balanced split is the best one", "[model]") {
           }
           INFO(layout.ToString());
           CHECK(*std::max_element(sums.begin(), sums.end()) ==
-                Approx(SmallestMaximum(weights, placement, 0.25, head)));
+                Approx(SmallestMaximum(weights, placement, 0.25, head,
+                                       std::vector<double>(4, 1))));
         }
       }
     }
   }
+}
+
+TEST_CASE("stages: the balanced split is the best of ranks that differ",
+          "[model]") {
+  ModelSpec model = Model("gpt-tiny");
+  int uneven = 0;
+  for (const std::vector<double>& slowness :
+       {std::vector<double>{1.5, 1, 1, 1}, {1, 1, 1.4, 2}, {3, 1, 0.5, 1}}) {
+    for (const int ranks : {2, 3, 4}) {
+      for (const int64_t layers : {3, 7, 12}) {
+        for (const double head : {0.0, 1.3}) {
+          model.layers = layers;
+          std::vector<int> placement(ranks);
+          std::iota(placement.begin(), placement.end(), 0);
+          const auto weight = [&](BlockKind kind, int64_t) {
+            return kind == BlockKind::kEmbedding ? 0.25
+                   : kind == BlockKind::kHead    ? head
+                                                 : 1;
+          };
+          const std::vector<int64_t> counts =
+              Layers(BalancedLayout(model, {}, placement, weight, slowness));
+          double most = 0;
+          for (int rank = 0; rank < ranks; ++rank) {
+            const double ends =
+                (rank == 0 ? 0.25 : 0) + (rank == ranks - 1 ? head : 0);
+            most =
+                std::max(most, slowness[rank] *
+                                   (static_cast<double>(counts[rank]) + ends));
+          }
+          INFO(layers << " layers, " << ranks << " ranks");
+          CHECK(most ==
+                Approx(SmallestMaximum(std::vector<double>(layers, 1),
+                                       placement, 0.25, head, slowness)));
+          uneven +=
+              counts != Layers(BalancedLayout(model, {}, placement, weight));
+        }
+      }
+    }
+  }
+  CHECK(uneven > 10);
 }
 
 TEST_CASE("stages: the balanced split of equal work is even", "[model]") {

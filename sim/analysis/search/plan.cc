@@ -1,5 +1,7 @@
 #include "sim/analysis/search/plan.h"
 
+#include <cmath>
+#include <deque>
 #include <set>
 #include <utility>
 
@@ -66,13 +68,17 @@ absl::StatusOr<PlanOutcome> MakePlan(const PlanRequest& request,
                       PlanSpace::Make(request, context));
   outcome.space = std::move(space);
   outcome.top = options.top;
-  PlanBounds bounds(outcome.space.get());
+  std::deque<PlanBounds> bounds;
+  for (PlanSpace* const variant : outcome.space->Variants()) {
+    bounds.emplace_back(variant);
+  }
   PlanOutcome plain;
   plain.space = outcome.space;
   PlanSearch(&plain, &bounds, options, context).RunPlain();
   PlanSearch(&outcome, &bounds, options, context).Run(plain);
   if (outcome.ranked.empty()) {
-    if (outcome.smallest && outcome.cut == PlanCut::kNone) {
+    if (outcome.smallest && outcome.cut == PlanCut::kNone &&
+        std::isinf(options.most_score)) {
       PW_RETURN_IF_ERROR(FindHelp(&outcome, context));
     }
     return outcome;
@@ -92,6 +98,26 @@ absl::StatusOr<PlanOutcome> MakePlan(const PlanRequest& request,
   CompareWithEven(&outcome, context);
   RefinePlan(options, &outcome, context);
   return outcome;
+}
+
+double MemoryErrorOf(const RunConfig& config) {
+  return config.strategy.framework.value_or(Framework::kMegatron) ==
+                 Framework::kMegatron
+             ? kMemoryError
+             : kTorchMemoryError;
+}
+
+bool IsAtRisk(const PreparedRun& run) {
+  if (!run.memory || !run.memory->limit_bytes || !run.memory->fits_device()) {
+    return false;
+  }
+  const ScheduleMemory& memory = *run.memory->memory;
+  const RankMemory& worst = memory.ranks[memory.WorstRank()];
+  const auto held = static_cast<double>(worst.peak() + worst.fragmentation);
+  return run.memory->is_near_limit() ||
+         static_cast<double>(worst.needed()) +
+                 MemoryErrorOf(run.config) * held >
+             *run.memory->limit_bytes;
 }
 
 absl::Status PlanVerdict(const PlanOutcome& outcome) {

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -24,6 +25,8 @@
 #include "sim/report/report.h"
 
 namespace pipewright {
+
+class Json;
 
 // Scores that differ by no larger share are the same: the rest is rounding.
 inline constexpr double kSamePlan = 1e-9;
@@ -48,6 +51,8 @@ struct PlanOptions {
   std::string jitter = "3%";  // a confirmation's; costs.seed is its seed
   bool confirm = true;
   int refined = 0;  // layouts whose orders are searched for
+  // Nothing with a higher bound on its score is looked at.
+  double most_score = std::numeric_limits<double>::infinity();
   // A fault on purpose, for tests: bounds are this many times too high.
   double bound_factor = 1;
 };
@@ -75,13 +80,21 @@ struct PlanResult {
   double iteration_s = 0;  // engine fast
   double tokens_per_s = 0;
   double peak_bytes = 0;  // MostPeakMemoryOf its report
-  // Too near to the limit to rely on (IsNearLimit).
+  // Too near to the limit to rely on (IsAtRisk).
   bool is_near_limit = false;
   std::optional<double> cost;         // for 1e9 tokens, where a price is given
   std::optional<double> confirmed_s;  // fluid with jitter
-  double score = 0;  // what is minimised: seconds, or seconds * devices
+  std::optional<StepEnergy> energy;   // of a step on engine fast
+  double score = 0;  // what is minimised: seconds, seconds * devices, or joules
+  double score_per_s = 1;
+  double score_fixed = 0;
   // Schedules that run the same passes in the same order here.
   std::vector<std::string> same_schedules;
+
+  // Score of the same with a step of so many seconds.
+  double ScoreAt(double seconds) const {
+    return score_fixed + score_per_s * seconds;
+  }
 };
 
 // A layout whose order was searched for.
@@ -158,12 +171,21 @@ absl::StatusOr<PlanOutcome> MakePlan(const PlanRequest& request,
 // legal or everything was refused; kCancelled after a cut that left nothing.
 absl::Status PlanVerdict(const PlanOutcome& outcome);
 
+// The largest error known of what torchtitan reserves, as kMemoryError: 47.0
+// GiB of 41.3 estimated, on 64 H200 (experiments/papers/torchtitan). DeepSpeed
+// has no published peak, and is PyTorch too.
+inline constexpr double kTorchMemoryError = 0.138;
+double MemoryErrorOf(const RunConfig& config);
+// Fits, but would not if it needed so much more.
+bool IsAtRisk(const PreparedRun& run);
+
 // How far the best is ahead of the next, against the model's own error.
 std::string PlanConfidence(const PlanOutcome& outcome);
 
 // For people, and as one JSON object (docs/dev/plan.md).
 std::string PlanToText(const PlanOutcome& outcome);
 std::string PlanToJson(const PlanOutcome& outcome);
+Json PlanAsJson(const PlanOutcome& outcome);
 // A line of a terminal, and one of JSON.
 std::string PlanToText(const PlanProgress& progress);
 std::string PlanToJson(const PlanProgress& progress);

@@ -103,6 +103,10 @@ const StageBound& PlanBounds::BlockOf(const PlanGroup& group, BlockKind kind,
     known->backward_input_s = block.stages[0].backward_input_s;
     known->backward_weight_s = block.stages[0].backward_weight_s;
     known->backward_full_s = block.stages[0].backward_full_s;
+    for (const StageCosts& joules : block.joules) {
+      known->joules +=
+          joules.forward_s + joules.backward_input_s + joules.backward_weight_s;
+    }
   }
   for (const ModelOp& op : BlockOps(model, training, kind, layer)) {
     if (op.is_frozen || op.is_tied) continue;
@@ -178,6 +182,7 @@ std::vector<StageBound> PlanBounds::Stages(const PlanGroup& group) {
           sum.backward_full_s += times * one.backward_full_s;
           sum.parameters += times * one.parameters;
           sum.stepped += times * one.stepped;
+          sum.joules += times * one.joules;
         }
       }
     }
@@ -307,6 +312,17 @@ double PlanBounds::StepSeconds(const PlanGroup& group) {
                           ? OptimizerSeconds(group, stages, facts, true)
                           : 0;
   return Passes(group, stages, facts, Extra()) + step;
+}
+
+// Every microbatch has all passes of every stage, whoever runs them; what is
+// run again in passes of its own is part of a backward here.
+double PlanBounds::PassJoules(const PlanGroup& group) {
+  // Slices of a sequence draw what they take together, and not the same.
+  if (space_->request().base.strategy.slices.value_or(1) > 1) return 0;
+  double sum = 0;
+  for (const StageBound& stage : Stages(group)) sum += stage.joules;
+  return least_factor_ * sum * group.microbatches * group.tp * group.cp *
+         group.dp;
 }
 
 double PlanBounds::ClosedSeconds(const PlanGroup& group,

@@ -37,6 +37,7 @@ struct StageBound {
   double backward_full_s = 0;
   double parameters = 0;  // that are trained and of no expert
   double stepped = 0;     // experts included
+  double joules = 0;      // of all three, above the idle power's
   double backward_s() const {
     return backward_full_s > 0 ? backward_full_s
                                : backward_input_s + backward_weight_s;
@@ -97,6 +98,9 @@ class PlanBounds {
   // Bytes of a point, [rank] of which keeps that much besides what is always
   // there.
   double BytesBeside(const PlanPoint& point, const std::vector<double>& live);
+  // Least joules that passes of a step draw on all devices, above the idle
+  // power's; 0 if nobody knows.
+  double PassJoules(const PlanGroup& group);
   // Limit of a device; infinite if none is known.
   double memory_limit() const { return memory_limit_; }
 
@@ -104,7 +108,8 @@ class PlanBounds {
   // null where the order is not known.
   const void* OrderKey(const PlanGroup& group) { return OrderOf(group)->first; }
 
-  // [stage]; empty where the times cannot be told by stage.
+  // [stage], of devices none of which is slow; empty where the times cannot be
+  // told by stage.
   std::vector<StageBound> Stages(const PlanGroup& group);
 
  private:

@@ -11,6 +11,9 @@
 
 namespace pipewright {
 
+// The layout that is balanced by the speed of slow devices.
+inline constexpr char kBySpeed[] = "balanced";
+
 // One of strategy.layers, strategy.layout or neither.
 struct PlanLayout {
   // "even"; "ends 0 1 late middle": so many layers fewer on the first and on

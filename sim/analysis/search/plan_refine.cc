@@ -105,7 +105,7 @@ PlanRefined Refined(const PlanResult& from, const RunConfig& config,
   const std::shared_ptr<const Schedule> order = prepared->schedule.written;
   const bool fits =
       prepared->limit().ok() && (!prepared->memory || prepared->memory->fits());
-  out.is_near_limit = prepared->memory && prepared->memory->is_near_limit();
+  out.is_near_limit = IsAtRisk(*prepared);
   const absl::StatusOr<SimulatedRun> run = Simulate(*std::move(prepared));
   if (!run.ok()) {
     out.why_not = std::string(run.status().message());

@@ -29,20 +29,30 @@ std::optional<Margin> MarginOf(const PlanOutcome& outcome) {
     const PlanResult& next = outcome.ranked[row];
     double share = next.score / best.score - 1;
     if (best.confirmed_s && next.confirmed_s) {
-      const double scale =
-          next.score / next.iteration_s / (best.score / best.iteration_s);
-      share = *next.confirmed_s * scale / *best.confirmed_s - 1;
+      share =
+          next.ScoreAt(*next.confirmed_s) / best.ScoreAt(*best.confirmed_s) - 1;
     }
     if (share > kSamePlan) return Margin{share, row};
   }
   return {};
 }
 
+bool IsOfEnergy(const PlanSpace& space) {
+  return space.request().objective == PlanObjective::kEnergy;
+}
+
 // Half of the prediction interval, as a share of its middle.
 std::optional<double> ModelError(const PlanOutcome& outcome) {
   if (!outcome.interval) return {};
-  const double sum = outcome.interval->high_s + outcome.interval->low_s;
-  return (outcome.interval->high_s - outcome.interval->low_s) / sum;
+  double low = outcome.interval->low_s;
+  double high = outcome.interval->high_s;
+  if (IsOfEnergy(*outcome.space)) {
+    const auto& energy = outcome.report->throughput->energy;
+    if (!energy || energy->low <= 0) return {};
+    low = energy->low;
+    high = energy->high;
+  }
+  return (high - low) / (high + low);
 }
 
 // Rows of the list: those behind it need not be the next of the whole space.
@@ -73,6 +83,10 @@ std::string RowText(const PlanOutcome& outcome, const PlanResult& result) {
       result.is_near_limit ? "!" : " ", ThroughputText(result));
   if (result.cost)
     absl::StrAppendFormat(&out, "  %8.4g per 1e9 tokens", *result.cost);
+  if (IsOfEnergy(*outcome.space) && result.energy) {
+    absl::StrAppendFormat(&out, "  %8.4g J a token",
+                          1 / result.energy->tokens_per_joule);
+  }
   if (result.confirmed_s) {
     absl::StrAppendFormat(&out, "  fluid %.6g s", *result.confirmed_s);
   }
@@ -90,16 +104,22 @@ std::string NearLimitText(const PlanOutcome& outcome, size_t rows) {
     return "";
   }
   return absl::StrFormat(
-      "\n! so near to the limit that %.1f %% more than estimated, the largest "
-      "error known of a peak, or what the allocator holds beyond its peak "
-      "would not fit: try it before you rely on it\n",
-      100 * kMemoryError);
+      "\n! at risk: so near to the limit that %.1f %% more than estimated, the "
+      "largest error known of a peak, or what the allocator holds beyond its "
+      "peak would not fit: try it before you rely on it\n",
+      100 * MemoryErrorOf(outcome.space->request().base));
 }
 
 std::string ScoreText(const PlanSpace& space, double score) {
-  return space.request().objective == PlanObjective::kCost
-             ? absl::StrFormat("%.6g device-seconds", score)
-             : FormatSeconds(score);
+  switch (space.request().objective) {
+    case PlanObjective::kCost:
+      return absl::StrFormat("%.6g device-seconds", score);
+    case PlanObjective::kEnergy:
+      return absl::StrFormat("%.6g kJ a step", score / 1e3);
+    case PlanObjective::kTokensPerSecond:
+      break;
+  }
+  return FormatSeconds(score);
 }
 
 // "13.1 s, 5.3 % less than the best so far"; `best` may be null.
@@ -159,12 +179,28 @@ std::string SimplestText(const PlanOutcome& outcome) {
   if (!outcome.simplest || outcome.space->IsPlain(best.point)) return "";
   const double share = outcome.simplest->score / best.score - 1;
   const std::optional<double> error = ModelError(outcome);
-  return absl::StrFormat("%s: %.3g %% slower (engine fast)\n  %s\n",
-                         !error ? "simplest layout"
-                         : share < *error
-                             ? "simplest layout, within the model's own error"
-                             : "simplest layout, beyond the model's own error",
-                         100 * share, RowText(outcome, *outcome.simplest));
+  return absl::StrFormat(
+      "%s: %.3g %% %s (engine fast)\n  %s\n",
+      !error           ? "simplest layout"
+      : share < *error ? "simplest layout, within the model's own error"
+                       : "simplest layout, beyond the model's own error",
+      100 * share, IsOfEnergy(*outcome.space) ? "more energy" : "slower",
+      RowText(outcome, *outcome.simplest));
+}
+
+// "; no step of this kind is measured", if so.
+std::string UnmeasuredText(const PlanOutcome& outcome) {
+  return !outcome.interval || outcome.interval->unmeasured.empty()
+             ? ""
+             : absl::StrCat("; ", outcome.interval->unmeasured);
+}
+
+// "energy of the best: 1.23 J a token, 612 W a device".
+std::string EnergyText(const PlanResult& best) {
+  if (!best.energy) return "";
+  return absl::StrFormat(
+      "energy of the best: %.4g J a token, %.0f W a device\n",
+      1 / best.energy->tokens_per_joule, best.energy->watts_per_device);
 }
 
 // "12.31 s from 12.74 s (3.4 % less)".
@@ -243,8 +279,8 @@ std::optional<std::pair<double, bool>> AgainstEven(const PlanOutcome& outcome) {
 
 Json GroupToJson(const PlanSpace& space, const PlanResult& result) {
   const PlanGroup& group = result.point.group;
-  const PlanLayout& layout = space.Layouts(group.pp, group.vpp)[group.layout];
-  const RunConfig config = space.ConfigOf(result.point);
+  const PlanLayout& layout =
+      space.Of(group).Layouts(group.pp, group.vpp)[group.layout];
   Json out = {{"schedule", space.schedules()[group.schedule]},
               {"nodes", group.nodes},
               {"tp", group.tp},
@@ -267,11 +303,18 @@ Json GroupToJson(const PlanSpace& space, const PlanResult& result) {
               {"near_memory_limit", result.is_near_limit},
               {"same_schedules", result.same_schedules},
               {"confirmed_s", nullptr},
-              {"cost_per_1e9_tokens", nullptr}};
+              {"cost_per_1e9_tokens", nullptr},
+              {"joules_per_token", nullptr},
+              {"watts_per_device", nullptr}};
   out["recompute"] = ChoiceName(RecomputeChoices(), group.recompute);
   out["offload"] = ChoiceName(OffloadChoices(), result.point.offload);
   if (result.confirmed_s) out["confirmed_s"] = *result.confirmed_s;
   if (result.cost) out["cost_per_1e9_tokens"] = *result.cost;
+  if (result.energy) {
+    out["joules_per_token"] = 1 / result.energy->tokens_per_joule;
+    out["watts_per_device"] = result.energy->watts_per_device;
+  }
+  for (const auto& [axis, value] : space.Of(group).chosen()) out[axis] = value;
   return out;
 }
 
@@ -336,9 +379,11 @@ std::string PlanConfidence(const PlanOutcome& outcome) {
            "the margin means anything";
   }
   return absl::StrFormat(
-      "the 90 %% interval of a step is +-%.1f %% of its middle: the margin is "
+      "the 90 %% interval of a step%s is +-%.1f %% of its middle: the margin "
+      "is "
       "%s than the model's own error%s",
-      100 * *error, margin->share > *error ? "larger" : "smaller",
+      IsOfEnergy(*outcome.space) ? "'s energy" : "", 100 * *error,
+      margin->share > *error ? "larger" : "smaller",
       margin->share > *error
           ? ""
           : "; errors that both share cancel, but measure both before you "
@@ -360,9 +405,9 @@ std::string PlanToText(const PlanOutcome& outcome) {
     }
     return out;
   }
-  absl::StrAppend(&out, "\nbest\n  ", RowText(outcome, outcome.ranked[0]),
-                  "\n");
-  absl::StrAppend(&out, SimplestText(outcome));
+  absl::StrAppend(&out, "\nbest", UnmeasuredText(outcome), "\n  ",
+                  RowText(outcome, outcome.ranked[0]), "\n");
+  absl::StrAppend(&out, EnergyText(outcome.ranked[0]), SimplestText(outcome));
   if (const auto margin = MarginOf(outcome)) {
     if (margin->row > 1) {
       absl::StrAppendFormat(&out, "as fast as the best: %d others\n",
@@ -412,14 +457,18 @@ std::string PlanToText(const PlanOutcome& outcome) {
     }
     if (outcome.kept_out && outcome.kept_out_s < outcome.ranked[0].score) {
       absl::StrAppendFormat(
-          &out, "  more memory would save at most %.3g %% of the step: %s\n",
+          &out, "  more memory would save at most %.3g %% of the %s: %s\n",
           100 * (1 - outcome.kept_out_s / outcome.ranked[0].score),
+          IsOfEnergy(*outcome.space) ? "energy" : "step",
           outcome.space->NameOf(*outcome.kept_out));
     }
   }
-  absl::StrAppend(&out, outcome.cut == PlanCut::kNone
-                            ? "\nthe fastest\n"
-                            : "\nthe fastest so far\n");
+  absl::StrAppend(
+      &out,
+      outcome.space->request().objective == PlanObjective::kTokensPerSecond
+          ? "\nthe fastest"
+          : "\nthe best",
+      outcome.cut == PlanCut::kNone ? "\n" : " so far\n");
   const size_t rows = RowsOf(outcome);
   for (size_t row = 0; row < rows; ++row) {
     absl::StrAppend(&out, "  ", RowText(outcome, outcome.ranked[row]), "\n");
@@ -460,6 +509,10 @@ std::string PlanToJson(const PlanProgress& progress) {
 }
 
 std::string PlanToJson(const PlanOutcome& outcome) {
+  return PlanAsJson(outcome).dump(2);
+}
+
+Json PlanAsJson(const PlanOutcome& outcome) {
   Json out = {{"counts", CountsToJson(outcome.counts)}};
   out["fits"] = !outcome.ranked.empty();
   out["cut"] = nullptr;
@@ -494,6 +547,9 @@ std::string PlanToJson(const PlanOutcome& outcome) {
   }
   if (const auto margin = MarginOf(outcome)) out["margin"] = margin->share;
   if (const auto error = ModelError(outcome)) out["model_error"] = *error;
+  if (outcome.interval && !outcome.interval->unmeasured.empty()) {
+    out["unmeasured_kind"] = outcome.interval->unmeasured;
+  }
   if (outcome.even_s) out["even_layout_s"] = *outcome.even_s;
   if (outcome.report) {
     for (const StepLimit& limit : LimitsOf(*outcome.report)) {
@@ -512,7 +568,7 @@ std::string PlanToJson(const PlanOutcome& outcome) {
                        {"needed_bytes", outcome.smallest_bytes},
                        {"limit_bytes", outcome.limit_bytes}};
   }
-  return out.dump(2);
+  return out;
 }
 
 }  // namespace pipewright

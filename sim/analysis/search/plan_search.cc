@@ -39,6 +39,19 @@ void InThreads(int workers, size_t count,
 
 }  // namespace
 
+double PlanSearch::ScorePerSecond(const PlanGroup& group) const {
+  const double devices = double{1} * group.nodes * space_.devices_per_node();
+  switch (space_.request().objective) {
+    case PlanObjective::kTokensPerSecond:
+      return 1;
+    case PlanObjective::kCost:
+      return devices;
+    case PlanObjective::kEnergy:
+      return devices * space_.Of(group).idle_watts();
+  }
+  return 1;
+}
+
 void PlanSearch::RunPlain() {
   MakeGroups();
   Explore();
@@ -48,9 +61,9 @@ void PlanSearch::RunPlain() {
 void PlanSearch::Run(const PlanOutcome& plain) {
   plain_ = &plain;
   outcome_.counts.plain = plain.counts.tried;
-  outcome_.limit_bytes = bounds_.memory_limit();
+  outcome_.limit_bytes = bounds_[0].memory_limit();
   if (plain.ranked.size() >= exact()) {
-    most_ = plain.ranked[exact() - 1].score;
+    most_ = std::min(most_, plain.ranked[exact() - 1].score);
   }
   MakeGroups();
   Explore();
@@ -71,14 +84,18 @@ void PlanSearch::Run(const PlanOutcome& plain) {
 }
 
 void PlanSearch::MakeGroups() {
-  std::vector<PlanGroup> all = space_.Groups(plain_ == nullptr);
+  std::vector<PlanGroup> all;
+  for (PlanSpace* const variant : space_.Variants()) {
+    const std::vector<PlanGroup> own = variant->Groups(plain_ == nullptr);
+    all.insert(all.end(), own.begin(), own.end());
+  }
   groups_.resize(all.size());
   InThreads(options_.workers, (all.size() + 1023) / 1024, [&](size_t block) {
     const size_t end = std::min(all.size(), (block + 1) * 1024);
     for (size_t index = block * 1024; index < end && !MustStop(); ++index) {
       groups_[index] = {
           options_.bound_factor *
-              ScoreOf(all[index], bounds_.StepSeconds(all[index])),
+              ScoreOf(all[index], BoundsOf(all[index]).StepSeconds(all[index])),
           static_cast<int64_t>(index), all[index]};
     }
   });
@@ -144,7 +161,9 @@ void PlanSearch::Explore() {
 void PlanSearch::DropSame(std::vector<const OpenGroup*>* batch) {
   std::vector<const void*> orders(batch->size());
   InThreads(options_.workers, batch->size(), [&](size_t index) {
-    if (!MustStop()) orders[index] = bounds_.OrderKey((*batch)[index]->group);
+    if (MustStop()) return;
+    const PlanGroup& group = (*batch)[index]->group;
+    orders[index] = BoundsOf(group).OrderKey(group);
   });
   size_t kept = 0;
   for (size_t index = 0; index < batch->size(); ++index) {
@@ -198,8 +217,9 @@ std::vector<PlanSearch::Opened> PlanSearch::PointsOf(const OpenGroup& group,
                                                      Which which) {
   std::vector<Opened> opened;
   std::vector<PlanPoint> points;
-  const double one = ScoreOf(group.group, 1);
+  PlanBounds& bounds = BoundsOf(group.group);
   const double most = Most();
+  const double most_s = SecondsOf(group.group, most);
   int64_t order = group.order * kOrders;
   for (const PlanPoint& point : space_.PointsOf(group.group)) {
     if (plain_ == nullptr && !space_.IsPlain(point)) {
@@ -214,19 +234,21 @@ std::vector<PlanSearch::Opened> PlanSearch::PointsOf(const OpenGroup& group,
     ++order;
   }
   const std::vector<double> bytes =
-      bounds_.MemoryBytes(points, most / one, &context_);
+      bounds.MemoryBytes(points, most_s, &context_);
   // Points of a sharding stand together, and copies take nothing off the bound
   // on time.
   const auto bound = [&](auto seconds_of) {
     const Opened* before = nullptr;
     for (Opened& each : opened) {
-      if (each.bytes > bounds_.memory_limit()) continue;
+      if (each.bytes > bounds.memory_limit()) continue;
       const bool same = before != nullptr && before->open.point.data_parallel ==
                                                  each.open.point.data_parallel;
       each.open.score =
-          same ? before->open.score
-               : std::max(each.open.score, options_.bound_factor * one *
-                                               seconds_of(each.open.point));
+          same
+              ? before->open.score
+              : std::max(each.open.score,
+                         options_.bound_factor *
+                             ScoreOf(group.group, seconds_of(each.open.point)));
       before = &each;
     }
   };
@@ -236,10 +258,10 @@ std::vector<PlanSearch::Opened> PlanSearch::PointsOf(const OpenGroup& group,
   const auto is_out = [&](const Opened& each) {
     return each.open.score * (1 - kBoundRounding) > most;
   };
-  bound([&](const PlanPoint& point) { return bounds_.StepSeconds(point); });
+  bound([&](const PlanPoint& point) { return bounds.StepSeconds(point); });
   std::erase_if(opened, is_out);
   bound([&](const PlanPoint& point) {
-    return bounds_.ReplaySeconds(point, most / one * (1 + 2 * kBoundRounding));
+    return bounds.ReplaySeconds(point, most_s * (1 + 2 * kBoundRounding));
   });
   std::erase_if(opened, is_out);
   return opened;
@@ -252,7 +274,7 @@ void PlanSearch::Open(const std::vector<const OpenGroup*>& batch, Which which) {
   });
   for (const std::vector<Opened>& points : opened) {
     for (const Opened& each : points) {
-      if (each.bytes > bounds_.memory_limit()) {
+      if (each.bytes > bounds_[0].memory_limit()) {
         KeepOut(each.open.point, each.bytes, each.open.score);
       } else {
         points_.push(each.open);
@@ -269,14 +291,15 @@ void PlanSearch::KeepOut(const PlanPoint& point, double bytes, double score) {
   }
   if (!outcome_.kept_out || score < outcome_.kept_out_s) {
     // Bounds of groups are not looked at further where nothing fits.
-    score =
-        std::max(score, options_.bound_factor *
-                            ScoreOf(point.group, bounds_.StepSeconds(point)));
+    score = std::max(
+        score,
+        options_.bound_factor *
+            ScoreOf(point.group, BoundsOf(point.group).StepSeconds(point)));
   }
   // A bound may be that of copies that take no longer than the best step.
   if ((!outcome_.kept_out || score < outcome_.kept_out_s) &&
       (point.offload == OffloadMode::kNone ||
-       bounds_.MemoryBytes(point) > bounds_.memory_limit())) {
+       BoundsOf(point.group).MemoryBytes(point) > bounds_[0].memory_limit())) {
     outcome_.kept_out = point;
     outcome_.kept_out_s = score;
   }
@@ -295,8 +318,9 @@ bool PlanSearch::IsKnown(const OpenPoint& open) {
   // An order has the same copies whatever is sharded.
   const auto planned = planned_.find({open.order / kOrders, mode});
   if (planned == planned_.end()) return false;
-  const double bytes = bounds_.BytesBeside(open.point, planned->second);
-  if (bytes > bounds_.memory_limit()) {
+  const double bytes =
+      BoundsOf(open.point.group).BytesBeside(open.point, planned->second);
+  if (bytes > bounds_[0].memory_limit()) {
     KeepOut(open.point, bytes, open.score);
     return true;
   }
@@ -359,9 +383,11 @@ void PlanSearch::TryWithoutCopies(const OpenPoint& open, Tried* tried) {
   tried->without_s = 0;
   if (planned_.count({open.order / kOrders, point.offload}) == 0) {
     tried->live =
-        bounds_.LeastLive(point.group, std::isfinite(Threshold()), &context_);
-    tried->bytes = bounds_.BytesBeside(point, tried->live.at(point.offload));
-    tried->fits = tried->bytes <= bounds_.memory_limit();
+        BoundsOf(point.group)
+            .LeastLive(point.group, std::isfinite(Threshold()), &context_);
+    tried->bytes =
+        BoundsOf(point.group).BytesBeside(point, tried->live.at(point.offload));
+    tried->fits = tried->bytes <= bounds_[0].memory_limit();
     if (!tried->fits) return;
   }
   PlanPoint without = point;
@@ -397,7 +423,7 @@ void PlanSearch::Try(const OpenPoint& open, Tried* tried) {
   tried->fits = tried->fits && prepared->limit().ok();
   if (!tried->fits) return;
   PlanResult& result = tried->result;
-  result.is_near_limit = prepared->memory && prepared->memory->is_near_limit();
+  result.is_near_limit = IsAtRisk(*prepared);
   const double tokens = prepared->tokens.value_or(0);
   const std::optional<double> price =
       prepared->config.costs.price_per_device_hour;
@@ -406,7 +432,7 @@ void PlanSearch::Try(const OpenPoint& open, Tried* tried) {
   if (!run.ok()) return;
   result.point = open.point;
   result.order = open.order;
-  result.bound_s = open.score / ScoreOf(open.point.group, 1);
+  result.bound_s = SecondsOf(open.point.group, open.score);
   result.iteration_s = run->report.iteration_s;
   result.tokens_per_s =
       result.iteration_s > 0 ? tokens / result.iteration_s : 0;
@@ -414,7 +440,17 @@ void PlanSearch::Try(const OpenPoint& open, Tried* tried) {
   if (price && run->report.throughput) {
     result.cost = run->report.throughput->cost_per_1e9_tokens();
   }
-  result.score = ScoreOf(open.point.group, result.iteration_s);
+  if (run->report.throughput) result.energy = run->report.throughput->energy;
+  result.score_per_s = ScorePerSecond(open.point.group);
+  if (space_.request().objective == PlanObjective::kEnergy) {
+    if (!result.energy) {
+      tried->status = absl::InvalidArgumentError("its energy is not known");
+      return;
+    }
+    result.score_fixed =
+        result.energy->joules - result.score_per_s * result.iteration_s;
+  }
+  result.score = result.ScoreAt(result.iteration_s);
 }
 
 void PlanSearch::Take(const OpenPoint& open, Tried tried) {
@@ -502,7 +538,7 @@ void PlanSearch::Confirm() {
     int64_t left = 0;
     for (PlanResult& result : results_) {
       if (!result.confirmed_s) continue;
-      const double score = ScoreOf(result.point.group, *result.confirmed_s);
+      const double score = result.ScoreAt(*result.confirmed_s);
       if (score < best) {
         next = best;
         best = score;
@@ -544,8 +580,7 @@ void PlanSearch::Confirm() {
       double known = 0;
       for (const PlanResult& result : results_) {
         if (result.confirmed_s) {
-          known =
-              std::max(known, ScoreOf(result.point.group, *result.confirmed_s));
+          known = std::max(known, result.ScoreAt(*result.confirmed_s));
         }
       }
       if (known > widened_) {
@@ -562,7 +597,7 @@ void PlanSearch::Close() {
       [](const PlanResult& result) { return result.confirmed_s.has_value(); });
   SortPlans(
       [&](const PlanResult& result) {
-        return ScoreOf(result.point.group, *result.confirmed_s);
+        return result.ScoreAt(*result.confirmed_s);
       },
       results_.begin(), fast);
   SortPlans(FastScore, fast, results_.end());

@@ -24,13 +24,15 @@ namespace pipewright {
 class PlanSearch {
  public:
   // All must live as long as this.
-  PlanSearch(PlanOutcome* outcome, PlanBounds* bounds,
+  // `bounds`: [variant] of the outcome's space.
+  PlanSearch(PlanOutcome* outcome, std::deque<PlanBounds>* bounds,
              const PlanOptions& options, RunContext* context)
       : outcome_(*outcome),
         space_(*outcome->space),
         bounds_(*bounds),
         options_(options),
-        context_(*context) {}
+        context_(*context),
+        most_(options.most_score) {}
 
   // Fills counts and results of plain points.
   void RunPlain();
@@ -77,11 +79,23 @@ class PlanSearch {
     std::map<OffloadMode, std::vector<double>> live;
   };
 
-  // What is minimised, for a step of so many seconds.
+  PlanBounds& BoundsOf(const PlanGroup& group) const {
+    return bounds_[group.variant];
+  }
+  // What is minimised, of a step of so many seconds: a part for each second,
+  // and one that is always there, of which this is a bound.
+  double ScorePerSecond(const PlanGroup& group) const;
+  double FixedScore(const PlanGroup& group) const {
+    return space_.request().objective == PlanObjective::kEnergy
+               ? BoundsOf(group).PassJoules(group)
+               : 0;
+  }
   double ScoreOf(const PlanGroup& group, double seconds) const {
-    return space_.request().objective == PlanObjective::kCost
-               ? seconds * group.nodes * space_.devices_per_node()
-               : seconds;
+    return FixedScore(group) + ScorePerSecond(group) * seconds;
+  }
+  // Seconds of a step with that score, at most.
+  double SecondsOf(const PlanGroup& group, double score) const {
+    return std::max(0.0, score - FixedScore(group)) / ScorePerSecond(group);
   }
 
   void MakeGroups();
@@ -149,7 +163,7 @@ class PlanSearch {
 
   PlanOutcome& outcome_;
   PlanSpace& space_;
-  PlanBounds& bounds_;
+  std::deque<PlanBounds>& bounds_;
   const PlanOptions& options_;
   RunContext& context_;
   const PlanOutcome* plain_ = nullptr;  // null: looks at these alone
@@ -172,8 +186,8 @@ class PlanSearch {
   double first_ = std::numeric_limits<double>::infinity();
   std::optional<PlanResult> first_result_;  // the one with that score
   std::multiset<double> best_;              // scores, exact() of them at most
-  // Score that enough plain points have at most.
-  double most_ = std::numeric_limits<double>::infinity();
+  double
+      most_;  // score that enough plain points have at most, or that is asked
   double widened_ = 0;
 };
 

@@ -77,7 +77,7 @@ bool RunAlike(const Schedule& one, const Schedule& other) {
 const std::vector<PlanAxis>& PlanAxes() {
   static const auto* axes = new std::vector<PlanAxis>{
       {"nodes", "system.nodes",
-       "all; with objective cost also every power of two below"},
+       "all; with objective cost or energy also every power of two below"},
       {"tp", "strategy.tp", "divisors of the devices of a node"},
       {"cp", "strategy.cp",
        "powers of two that leave 4096 tokens of a sample to each device"},
@@ -103,6 +103,32 @@ const std::vector<PlanAxis>& PlanAxes() {
        "ddp, zero1, zero2, fsdp where dp * cp is above 1"},
       {"offload", "strategy.offload",
        "none, selective, full; none without PCIe"},
+  };
+  return *axes;
+}
+
+const std::vector<PlanVariantAxis>& PlanVariantAxes() {
+  static const auto* axes = new std::vector<PlanVariantAxis>{
+      {{"precision", "strategy.precision", "of linear layers"},
+       [](const PlanGroup&) { return true; }},
+      {{"launch", "strategy.launch", "who launches kernels"},
+       [](const PlanGroup&) { return true; }},
+      {{"etp", "strategy.etp", "what divides tp"},
+       [](const PlanGroup&) { return true; }},
+      {{"dispatch", "strategy.dispatch", "where ep is above 1"},
+       [](const PlanGroup& group) { return group.ep > 1; }},
+      {{"overlap_experts", "strategy.overlap_experts",
+        "where ep and the microbatches are above 1"},
+       [](const PlanGroup& group) {
+         return group.ep > 1 && group.microbatches > 1;
+       }},
+      {{"overlap_tensor", "strategy.overlap_tensor", "where tp is above 1"},
+       [](const PlanGroup& group) { return group.tp > 1; }},
+      {{"recompute_modules", "strategy.recompute_modules",
+        "of recompute selective; several at once are joined by +"},
+       [](const PlanGroup& group) {
+         return group.recompute == Recompute::kSelective;
+       }},
   };
   return *axes;
 }
@@ -214,17 +240,27 @@ void PlanSpace::MakeLayouts(int pp, int vpp) {
     layouts.push_back({.name = "given", .given = true});
     return;
   }
-  const std::vector<PlanLayout> all = LayoutsOf(model()->layers, pp, vpp);
+  std::vector<PlanLayout> all = LayoutsOf(model()->layers, pp, vpp);
+  if (!request_.base.slow.devices.empty()) {
+    const std::optional<PlanLayout> slow = SlowLayout(pp, vpp);
+    const auto is_same = [&](const PlanLayout& layout) {
+      return layout.counts == slow->counts;
+    };
+    if (slow && std::none_of(all.begin(), all.end(), is_same)) {
+      all.push_back(*slow);
+    }
+  }
   const auto fixed = request_.fixed.find("layout");
   if (fixed == request_.fixed.end()) {
     layouts = all;
     return;
   }
   for (const std::string& name : fixed->second) {
-    bool known = name == "ends" || name == "even";
+    bool known = name == "ends" || name == "even" || name == kBySpeed;
     for (const PlanLayout& layout : all) {
       known = known || layout.name == name;
-      if (layout.name == name || (name == "ends" && layout.name != "even")) {
+      if (layout.name == name ||
+          (name == "ends" && layout.name.rfind("ends", 0) == 0)) {
         layouts.push_back(layout);
       }
     }
@@ -299,6 +335,7 @@ std::vector<PlanPoint> PlanSpace::PointsOf(const PlanGroup& group) const {
 }
 
 bool PlanSpace::IsPlain(const PlanGroup& group) const {
+  if (&Of(group) != this) return Of(group).IsPlain(group);
   if (!is_plain_[group.schedule]) return false;
   // Layouts without layers that are left over come first if none is even.
   const std::vector<PlanLayout>& layouts = Layouts(group.pp, group.vpp);
@@ -327,6 +364,7 @@ void PlanSpace::AddGroups(const PlanGroup& degrees, bool plain,
   for (const int size : sizes) {
     if (batch % size != 0) continue;
     PlanGroup group = degrees;
+    group.variant = variant_;
     group.microbatch_size = size;
     group.microbatches = static_cast<int>(batch / size);
     if (!Allows("microbatches", group.microbatches)) continue;
@@ -356,12 +394,24 @@ void PlanSpace::AddGroups(const PlanGroup& degrees, bool plain,
           if (plain && !IsPlain(group)) continue;
           for (const Recompute recompute : recomputes_) {
             group.recompute = recompute;
-            groups->push_back(group);
+            if (!IsRepeated(group)) groups->push_back(group);
           }
         }
       }
     }
   }
+}
+
+bool PlanSpace::IsRepeated(const PlanGroup& group) const {
+  return std::any_of(
+      later_.begin(), later_.end(),
+      [&](const PlanVariantAxis* axis) { return !axis->matters(group); });
+}
+
+std::vector<PlanSpace*> PlanSpace::Variants() {
+  std::vector<PlanSpace*> all = {this};
+  for (const auto& other : others_) all.push_back(other.get());
+  return all;
 }
 
 std::vector<int> PlanSpace::ChunksOf(int schedule) const {
@@ -375,8 +425,9 @@ std::vector<PlanGroup> PlanSpace::Groups(bool plain) {
   const int64_t tokens =
       model() == nullptr ? 0 : probe_.prepared_model->training.sequence;
   const auto nodes = Values("nodes", nodes_, [&](int64_t value) {
-    return value == nodes_ || (request_.objective == PlanObjective::kCost &&
-                               (value & (value - 1)) == 0);
+    return value == nodes_ ||
+           (request_.objective != PlanObjective::kTokensPerSecond &&
+            (value & (value - 1)) == 0);
   });
   for (const int used : nodes) {
     const int devices = used * devices_per_node_;
@@ -426,6 +477,7 @@ std::vector<PlanGroup> PlanSpace::Groups(bool plain) {
 
 RunConfig PlanSpace::ConfigOf(const PlanPoint& point) const {
   const PlanGroup& group = point.group;
+  if (&Of(group) != this) return Of(group).ConfigOf(point);
   RunConfig config = request_.base;
   StrategyChoice& strategy = config.strategy;
   strategy.tp = group.tp;
@@ -462,6 +514,7 @@ RunConfig PlanSpace::CandidateOf(const PlanPoint& point) const {
 
 std::string PlanSpace::NameOf(const PlanPoint& point) const {
   const PlanGroup& group = point.group;
+  if (&Of(group) != this) return Of(group).NameOf(point);
   std::vector<std::string> parts;
   const auto add = [&](const char* name, int value, int silent) {
     if (value != silent) parts.push_back(absl::StrCat(name, " ", value));
@@ -488,7 +541,10 @@ std::string PlanSpace::NameOf(const PlanPoint& point) const {
     parts.push_back(
         absl::StrCat("offload ", ChoiceName(OffloadChoices(), point.offload)));
   }
-  if (request_.objective == PlanObjective::kCost) {
+  for (const auto& [name, value] : chosen_) {
+    parts.push_back(absl::StrCat(name, " ", value));
+  }
+  if (request_.objective != PlanObjective::kTokensPerSecond) {
     parts.push_back(absl::StrCat(group.nodes, " nodes"));
   }
   return absl::StrJoin(parts, ", ");

@@ -22,7 +22,9 @@
 
 namespace pipewright {
 
-enum class PlanObjective { kTokensPerSecond, kCost };
+struct PlanGroup;
+
+enum class PlanObjective { kTokensPerSecond, kCost, kEnergy };
 
 struct PlanRequest {
   // What the plan does not choose. An axis that it sets is fixed.
@@ -33,13 +35,22 @@ struct PlanRequest {
   std::map<std::string, std::vector<std::string>> fixed;
 };
 
-// Names that --fix takes, with what each means.
+// Names that --fix takes, with what each means; without the variants'.
 struct PlanAxis {
   const char* name;
   const char* path;  // path in the configuration; "" for the layout
   const char* rule;
 };
 const std::vector<PlanAxis>& PlanAxes();
+
+// Fields that become axes by being named in a request with several values; each
+// combination of them is a variant, which has a space of its own.
+struct PlanVariantAxis {
+  PlanAxis axis;
+  // Can its value make a difference to the group? Else only the first is tried.
+  bool (*matters)(const PlanGroup& group);
+};
+const std::vector<PlanVariantAxis>& PlanVariantAxes();
 
 // Points that differ in sharding and offload alone.
 struct PlanGroup {
@@ -57,6 +68,7 @@ struct PlanGroup {
   Recompute recompute = Recompute::kNone;
   // Number of PlanSpace::shardings that its points have.
   uint8_t num_shardings = 1;
+  int16_t variant = 0;  // see PlanSpace::Of
   friend bool operator==(const PlanGroup&, const PlanGroup&) = default;
 };
 
@@ -101,8 +113,21 @@ class PlanSpace {
   // Does its order depend on the costs? Then no order stands for all costs.
   bool is_planner(int schedule) const { return is_planner_[schedule]; }
   const std::vector<OffloadMode>& offloads() const { return offloads_; }
+  // Spaces of this and all other variants, by their numbers.
+  std::vector<PlanSpace*> Variants();
+  // The one that the group is of; each knows the groups of its own alone, but
+  // what this class says of a point or names it does of all.
+  const PlanSpace& Of(const PlanGroup& group) const {
+    return group.variant == variant_ ? *this : *others_[group.variant - 1];
+  }
+  // Names and values of what makes this variant another one than others.
+  const std::vector<std::pair<std::string, std::string>>& chosen() const {
+    return chosen_;
+  }
+  // Watts of a device that does nothing; 0 unless joules are minimised.
+  double idle_watts() const { return idle_watts_; }
 
-  // All groups, or those with plain points, in a fixed order.
+  // All groups of this variant, or those with plain points, in a fixed order.
   std::vector<PlanGroup> Groups(bool plain = false);
   // Plain is what every framework runs: 1F1B or interleaved 1F1B, layers as
   // even as they can be, no copies; of an axis that allows none of these, all.
@@ -128,6 +153,10 @@ class PlanSpace {
  private:
   PlanSpace() = default;
   absl::Status Fill(RunContext* context);
+  absl::Status MakeVariants(RunContext* context);
+  absl::Status TakeEnergy(RunContext* context);
+  // Is the group another variant's too, in which nothing is different?
+  bool IsRepeated(const PlanGroup& group) const;
   absl::Status ChooseSchedules();
   bool Allows(const std::string& axis, const std::string& value) const;
   bool Allows(const std::string& axis, int64_t value) const;
@@ -139,6 +168,8 @@ class PlanSpace {
   std::vector<int> ChunksOf(int schedule) const;
   int NumShardings(const PlanGroup& group, int directions) const;
   void MakeLayouts(int pp, int vpp);
+  // Layers balanced by the speed of devices that are slow by name.
+  std::optional<PlanLayout> SlowLayout(int pp, int vpp);
   void AddGroups(const PlanGroup& degrees, bool plain,
                  std::vector<PlanGroup>* groups);
 
@@ -155,6 +186,13 @@ class PlanSpace {
   std::vector<Recompute> recomputes_;
   std::map<std::pair<int, int>, std::vector<PlanLayout>> layouts_;
   std::map<std::tuple<int, int, int, int>, ScheduleFacts> facts_;
+  RunContext* context_ = nullptr;
+  double idle_watts_ = 0;
+  int16_t variant_ = 0;
+  std::vector<std::pair<std::string, std::string>> chosen_;
+  // Axes whose value is not the first one.
+  std::vector<const PlanVariantAxis*> later_;
+  std::vector<std::unique_ptr<PlanSpace>> others_;  // of the first variant
 };
 
 }  // namespace pipewright

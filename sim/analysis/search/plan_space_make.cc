@@ -3,18 +3,25 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "sim/analysis/search/plan_space.h"
 #include "sim/base/names.h"
 #include "sim/base/status.h"
 #include "sim/config/config_fields.h"
 #include "sim/config/framework.h"
+#include "sim/run/simulated_run.h"
 
 namespace pipewright {
 namespace {
 
+constexpr size_t kMostVariants = 256;
+
 std::vector<std::string> AxisNames() {
   std::vector<std::string> names;
   for (const PlanAxis& axis : PlanAxes()) names.push_back(axis.name);
+  for (const PlanVariantAxis& row : PlanVariantAxes()) {
+    names.push_back(row.axis.name);
+  }
   return names;
 }
 
@@ -150,10 +157,101 @@ RunConfig ProbeOf(const PlanRequest& request) {
   config.strategy.max_activations.reset();
   config.strategy.optimizer_placement.reset();
   config.strategy.optimizer_stride.reset();
+  // They may have ranks of other runs.
+  config.slow.devices.clear();
   return config;
 }
 
+// The configuration with one field as --fix says it.
+absl::StatusOr<RunConfig> WithVariant(RunConfig base, const PlanAxis& axis,
+                                      const std::string& value) {
+  const std::string origin = absl::StrCat("--fix ", axis.name, "=", value);
+  const std::string text = absl::StrReplaceAll(value, {{"+", ","}});
+  PW_ASSIGN_OR_RETURN(const RunConfig one,
+                      ReadConfig("", "", {{{axis.path, text, origin}}}));
+  for (const ConfigField& field : ConfigFields()) {
+    if (field.path != absl::string_view(axis.path)) continue;
+    CopyField(field, one, &base);
+  }
+  base.origins.insert_or_assign(axis.path, ConfigOrigin{.flag = origin});
+  return base;
+}
+
 }  // namespace
+
+// All combinations of the values of such axes; this space becomes the first.
+absl::Status PlanSpace::MakeVariants(RunContext* context) {
+  struct Variant {
+    RunConfig base;
+    std::vector<std::pair<std::string, std::string>> chosen;
+    std::vector<const PlanVariantAxis*> later;
+  };
+  std::vector<Variant> variants = {{.base = request_.base}};
+  for (const PlanVariantAxis& row : PlanVariantAxes()) {
+    const auto fixed = request_.fixed.find(row.axis.name);
+    if (fixed == request_.fixed.end()) continue;
+    const std::vector<std::string> values = std::move(fixed->second);
+    request_.fixed.erase(fixed);
+    std::vector<Variant> more;
+    for (const Variant& before : variants) {
+      for (const std::string& value : values) {
+        Variant variant = before;
+        PW_ASSIGN_OR_RETURN(variant.base, WithVariant(std::move(variant.base),
+                                                      row.axis, value));
+        if (values.size() > 1)
+          variant.chosen.emplace_back(row.axis.name, value);
+        if (value != values[0]) variant.later.push_back(&row);
+        more.push_back(std::move(variant));
+      }
+    }
+    if (more.size() > kMostVariants) {
+      return BadValue("--fix", absl::StrCat(more.size(), " variants"),
+                      absl::StrCat("at most ", kMostVariants));
+    }
+    variants = std::move(more);
+  }
+  for (size_t index = 0; index < variants.size(); ++index) {
+    PlanSpace* space = this;
+    if (index > 0) {
+      others_.push_back(std::unique_ptr<PlanSpace>(new PlanSpace()));
+      space = others_.back().get();
+      space->request_ = request_;
+    }
+    space->variant_ = static_cast<int16_t>(index);
+    space->request_.base = std::move(variants[index].base);
+    space->chosen_ = std::move(variants[index].chosen);
+    space->later_ = std::move(variants[index].later);
+    space->context_ = context;
+    PW_RETURN_IF_ERROR(space->Fill(context));
+  }
+  return absl::OkStatus();
+}
+
+// Ranks stand in the order of the devices, so that which are slow depends on pp
+// alone.
+std::optional<PlanLayout> PlanSpace::SlowLayout(int pp, int vpp) {
+  RunConfig config = ProbeOf(request_);
+  config.slow.devices = request_.base.slow.devices;
+  config.system.nodes = nodes_;
+  StrategyChoice& strategy = config.strategy;
+  strategy.mapping = request_.base.strategy.mapping;
+  const int devices = nodes_ * devices_per_node_;
+  const int each = pp * strategy.tp.value_or(1);
+  if (devices % each != 0) return std::nullopt;
+  strategy.pp = pp;
+  strategy.vpp = vpp;
+  strategy.dp = devices / each;
+  strategy.microbatches = pp;
+  strategy.split = LayerSplit::kBalanced;
+  config.schedule.name = vpp == 1 ? "1f1b" : "interleaved-1f1b";
+  const absl::StatusOr<PreparedRun> run = Prepare(config, context_);
+  if (!run.ok()) return std::nullopt;
+  PlanLayout layout = {.name = kBySpeed};
+  for (int stage = 0; stage < pp * vpp; ++stage) {
+    layout.counts.push_back(run->prepared_model->layout.LayersOf(stage));
+  }
+  return layout;
+}
 
 absl::StatusOr<std::unique_ptr<PlanSpace>> PlanSpace::Make(
     PlanRequest request, RunContext* context) {
@@ -188,8 +286,25 @@ absl::StatusOr<std::unique_ptr<PlanSpace>> PlanSpace::Make(
   request.base.costs.jitter.reset();
   auto space = std::unique_ptr<PlanSpace>(new PlanSpace());
   space->request_ = std::move(request);
-  PW_RETURN_IF_ERROR(space->Fill(context));
+  PW_RETURN_IF_ERROR(space->MakeVariants(context));
   return space;
+}
+
+// What joules are counted with. Error: kInvalidArgument if nobody knows them.
+absl::Status PlanSpace::TakeEnergy(RunContext* context) {
+  if (request_.objective != PlanObjective::kEnergy) return absl::OkStatus();
+  PW_ASSIGN_OR_RETURN(const SimulatedRun run,
+                      Simulate(ProbeOf(request_), context));
+  if (!run.report.throughput || !run.report.throughput->energy) {
+    return BadValue(
+        "--objective", "energy",
+        "tokens_per_s, cost; energy is known of estimated times (--analytic) "
+        "of "
+        "a device with idle_watts and bf16_joules_per_flop, at the clock of a "
+        "lasting load");
+  }
+  idle_watts_ = run.prepared.costs.analytic->device.idle_watts;
+  return absl::OkStatus();
 }
 
 absl::Status PlanSpace::Fill(RunContext* context) {
@@ -210,6 +325,7 @@ absl::Status PlanSpace::Fill(RunContext* context) {
                         "system (--fix nodes=N)");
   }
   PW_RETURN_IF_ERROR(ChooseSchedules());
+  PW_RETURN_IF_ERROR(TakeEnergy(context));
   const bool flash =
       !probe_.prepared_model || probe_.prepared_model->training.flash_attention;
   std::vector<Recompute> recomputes = {Recompute::kNone};
@@ -243,7 +359,9 @@ absl::Status PlanSpace::Fill(RunContext* context) {
   const auto layout = request_.fixed.find("layout");
   if (layout != request_.fixed.end()) {
     for (const std::string& name : layout->second) {
-      if (name == "even" || name.rfind("ends", 0) == 0) continue;
+      if (name == "even" || name == kBySpeed || name.rfind("ends", 0) == 0) {
+        continue;
+      }
       PW_RETURN_IF_ERROR(LayoutOfText(name).status());
     }
   }

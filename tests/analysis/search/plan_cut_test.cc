@@ -2,6 +2,7 @@
 // a search that has ended, against every point of a small space.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstdio>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,9 +12,11 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "sim/analysis/search/plan.h"
+#include "sim/base/file.h"
 #include "sim/run/simulated_run.h"
 #include "sim/schedule/registry.h"
 #include "tests/support/json.h"
+#include "tests/support/paths.h"
 #include "tests/support/run_binary.h"
 
 namespace pipewright::plan_cut_test {
@@ -288,10 +291,65 @@ TEST_CASE("plan: what hardly fits has a mark", "[search]") {
     CHECK(outcome->ranked[0].is_near_limit == marked);
     const std::string text = PlanToText(*outcome);
     CHECK(absl::StrContains(text, "GiB! ") == marked);
-    CHECK(absl::StrContains(text, "\n! so near to the limit") == marked);
+    CHECK(absl::StrContains(text, "\n! at risk: so near to the limit") ==
+          marked);
     CHECK(Json::parse(PlanToJson(*outcome))["best"]["near_memory_limit"] ==
           marked);
   }
+}
+
+// The largest error of published rows, as validation.md prints them: estimated
+// GiB and in brackets what the run reserved, both of three digits.
+TEST_CASE("plan: the mark knows the worst row of torchtitan", "[search]") {
+  const std::string page =
+      ReadFile(testing::SourcePath("docs/dev/validation.md")).value();
+  const std::vector<std::string> parts =
+      absl::StrSplit(page, "\n## torchtitan\n");
+  REQUIRE(parts.size() == 2);
+  double worst = 0;
+  int rows = 0;
+  for (const absl::string_view line :
+       absl::StrSplit(parts[1].substr(0, parts[1].find("\n## ")), '\n')) {
+    const std::vector<std::string> cells = absl::StrSplit(line, '|');
+    if (cells.size() < 3) continue;
+    double estimated = 0;
+    double reserved = 0;
+    if (std::sscanf(cells[cells.size() - 2].c_str(), " %lf (%lf)", &estimated,
+                    &reserved) != 2) {
+      continue;
+    }
+    ++rows;
+    worst = std::max(worst, reserved / estimated - 1);
+  }
+  CHECK(rows > 10);
+  CHECK(kTorchMemoryError == Approx(worst).margin(0.002));
+
+  RunConfig config;
+  CHECK(MemoryErrorOf(config) == kMemoryError);
+  config.strategy.framework = Framework::kMegatron;
+  CHECK(MemoryErrorOf(config) == kMemoryError);
+  config.strategy.framework = Framework::kTorchtitan;
+  CHECK(MemoryErrorOf(config) == kTorchMemoryError);
+}
+
+TEST_CASE("plan: a run of torchtitan is at risk further from the limit",
+          "[search]") {
+  RunConfig config =
+      RequestOf("llama3-8b", 1, 8, {{"strategy.framework", "torchtitan"}}).base;
+  config.strategy.tp = 8;
+  config.strategy.microbatches = 8;
+  PreparedRun run = Prepare(config).value();
+  const ScheduleMemory& memory = *run.memory->memory;
+  const RankMemory& worst = memory.ranks[memory.WorstRank()];
+  const auto needed = static_cast<double>(worst.needed());
+  const auto held = static_cast<double>(worst.peak() + worst.fragmentation);
+  for (const auto& [share, is_at_risk] :
+       {std::pair(0.1, true), std::pair(0.13, true), std::pair(0.15, false)}) {
+    run.memory->limit_bytes = needed + share * held;
+    CHECK(IsAtRisk(run) == is_at_risk);
+  }
+  run.memory->limit_bytes = 0.5 * needed;
+  CHECK_FALSE(IsAtRisk(run));
 }
 
 std::vector<std::string> PlanWords(const std::string& more) {

@@ -61,7 +61,7 @@ absl::StatusOr<Explanation> Explain(const RunConfig& config,
                                     RunContext* context);
 
 std::string ExplanationToText(const Explanation& explanation);
-// One JSON object (docs/json-and-exit-codes.md, "Reports of explain").
+// One JSON object (docs/dev/explain.md).
 std::string ExplanationToJson(const Explanation& explanation);
 // Bars of the parts by rank, and of the sensitivities; timelines of a searched
 // order and its start.

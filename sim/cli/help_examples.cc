@@ -172,7 +172,7 @@ const std::map<std::string, Examples, std::less<>>& AllExamples() {
          "a script"},
         {"plan llama3-8b --system dgx-h100 --price 2.5 --objective cost",
          "the cheapest"},
-        {"plan gpt2-xl --system dgx-h100,dgx-h200 --nodes 1,2 --tokens 1T "
+        {"plan gpt2-xl --system dgx-h100,dgx-h200 --tokens 1T "
          "--schedule 1f1b --no-confirm",
          "which of these clusters"}}},
       {"version",

@@ -42,6 +42,7 @@ struct Check {
   ConfigOptions config;
   ScheduleCheck asked;
   std::vector<CLI::Option*> room_options;
+  CLI::Option* semantics = nullptr;
   bool json = false;
 
   absl::Status Run();
@@ -334,9 +335,18 @@ absl::Status Check::Start() {
   if (!asked.file.empty()) {
     return BothGiven(FieldPlace::FromFlag("", "FILE"), "--from-args");
   }
+  if (semantics->count() > 0 &&
+      asked.semantics != SemanticsName(Semantics::kNccl)) {
+    return BadValue("--semantics", asked.semantics, "nccl with --from-args");
+  }
   OutputFiles files;
   absl::StatusOr<RunConfig> read = config.Read(&files);
-  if (read.ok()) PW_RETURN_IF_ERROR(files.Check());
+  if (read.ok()) {
+    PW_RETURN_IF_ERROR(files.Check());
+    if (read->strategy.max_activations) {
+      return BothGiven(read->Field("strategy.max_activations"), "--from-args");
+    }
+  }
   if (absl::IsNotFound(read.status())) return read.status();
   const CheckedStart checked = CheckStart(config.from_args(), read, asked.room);
   PrintWarnings(checked.warnings);
@@ -384,13 +394,16 @@ void AddCheck(CLI::App* app, Action* action) {
       verb, ConfigOptions::File::kOption,
       {"--max-activations", "--held-until-weight", "--memory", "--model",
        "--from-args", "--system", "--nodes", "--dp", "--pp"});
-  verb->add_option(
-          "--semantics", check->asked.semantics,
-          "which ranks a transfer blocks. buffered: none; rendezvous: both, "
-          "one call after the other; nccl: both, in one batch between two "
-          "passes, with receives posted ahead; batched: the same, and a pass "
-          "waits for all batches before it (default: buffered)")
-      ->type_name("RULE");
+  check->semantics =
+      verb->add_option(
+              "--semantics", check->asked.semantics,
+              "which ranks a transfer blocks. buffered: none; rendezvous: "
+              "both, "
+              "one call after the other; nccl: both, in one batch between two "
+              "passes, with receives posted ahead; batched: the same, and a "
+              "pass "
+              "waits for all batches before it (default: buffered)")
+          ->type_name("RULE");
   check->room_options = {
       AddInteger(verb, "--queues", &check->asked.room.queues, 1,
                  DeviceRoom().queues,

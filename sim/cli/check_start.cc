@@ -4,10 +4,13 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "sim/analysis/search/memory_advice.h"
+#include "sim/base/error_parts.h"
 #include "sim/base/quantity.h"
 #include "sim/base/status.h"
 #include "sim/cli/common.h"
@@ -36,14 +39,27 @@ std::string KeyOfField(const RunConfig& config, const std::string& framework,
   return "";
 }
 
+// Is the key a switch, which no value goes with?
+bool IsSwitch(const std::string& framework, const std::string& spelled) {
+  const absl::string_view name = absl::StripPrefix(spelled, "--");
+  return absl::c_any_of(
+      KeyTable::Of(framework).keys(), [&](const ForeignKey& key) {
+        return key.type == "bool" &&
+               (key.id() == name || absl::c_linear_search(key.flags, name) ||
+                absl::c_linear_search(key.clears, name) ||
+                absl::c_linear_search(key.names, name));
+      });
+}
+
 // "strategy.recompute full" as "--recompute-granularity [strategy.recompute
 // full]".
 std::string InUsersWords(const RunConfig& config, const std::string& framework,
                          const MemoryChange& change) {
   const std::string path = change.change.substr(0, change.change.find(' '));
   const std::string key = KeyOfField(config, framework, path);
-  return key.empty() ? change.change
-                     : absl::StrCat(key, " [", change.change, "]");
+  return key.empty() || IsSwitch(framework, key)
+             ? change.change
+             : absl::StrCat(key, " [", change.change, "]");
 }
 
 struct StartCheck {
@@ -74,6 +90,10 @@ struct StartCheck {
     Json helps = Json::array();
     if (!memory.fits()) {
       memory.changes = AdviseMemory(run, kChangesNamed, context);
+      // No framework has it.
+      std::erase_if(memory.changes, [](const MemoryChange& change) {
+        return absl::StartsWith(change.change, "strategy.data_parallel odc");
+      });
       for (const MemoryChange& change : memory.changes) {
         helps.push_back(InUsersWords(config, framework, change));
       }
@@ -108,6 +128,24 @@ struct StartCheck {
   }
 };
 
+// Is it the framework that refuses? Its rules say so; else it is a value of its
+// file that none of its choices are, and not one that we have no field for.
+bool IsOfFramework(const absl::Status& refused, bool in_reading) {
+  if (absl::StrContains(refused.message(), "refuses this")) return true;
+  return in_reading && PartsOf(refused).file.has_value() &&
+         absl::StrContains(refused.message(), " is not allowed; allowed: ") &&
+         !absl::StrContains(refused.message(), "no field");
+}
+
+Json RulesOf(const absl::Status& refused, bool in_reading) {
+  if (refused.ok()) return {{"hold", true}, {"text", "hold"}};
+  const std::string text(refused.message());
+  if (IsOfFramework(refused, in_reading)) {
+    return {{"hold", false}, {"text", text}};
+  }
+  return {{"hold", Json()}, {"text", absl::StrCat("not known: ", text)}};
+}
+
 }  // namespace
 
 CheckedStart CheckStart(const std::string& file,
@@ -129,9 +167,7 @@ CheckedStart CheckStart(const std::string& file,
     verdict = prepared.status();
     if (prepared.ok()) run = *std::move(prepared);
   }
-  report["rules"] = {
-      {"hold", verdict.ok()},
-      {"text", verdict.ok() ? "hold" : std::string(verdict.message())}};
+  report["rules"] = RulesOf(verdict, !config.ok());
   if (config.ok()) {
     const StrategyChoice& strategy = config->strategy;
     const std::string framework =
@@ -146,7 +182,8 @@ CheckedStart CheckStart(const std::string& file,
       if (verdict.ok()) verdict = order;
     }
   }
-  report["starts"] = verdict.ok();
+  report["starts"] =
+      report["rules"]["hold"].is_null() ? Json() : Json(verdict.ok());
   if (!verdict.ok()) report["error"] = ErrorToJson(verdict);
   return checked;
 }
@@ -154,7 +191,10 @@ CheckedStart CheckStart(const std::string& file,
 std::string StartText(const Json& report) {
   std::string text = absl::StrCat(
       report["file"].get<std::string>(), ": ",
-      report["starts"].get<bool>() ? "would start" : "would not start", "\n");
+      report["starts"].is_null()     ? "not known whether it would start"
+      : report["starts"].get<bool>() ? "would start"
+                                     : "would not start",
+      "\n");
   for (const char* const part : {"rules", "memory", "order"}) {
     const Json* const found = report.find(part);
     if (found == nullptr) continue;

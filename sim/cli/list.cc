@@ -310,11 +310,11 @@ std::string Short(const Json& count) {
 
 std::string ModelTable(const Json& rows) {
   std::string text =
-      absl::StrFormat("%-16s %6s %6s %10s %10s  %s\n", "name", "layers",
+      absl::StrFormat("%-23s %6s %6s %10s %10s  %s\n", "name", "layers",
                       "hidden", "parameters", "active", "source");
   for (const Json& row : rows) {
     absl::StrAppendFormat(
-        &text, "%-16s %6d %6d %10s %10s  %s\n", row["name"].get<std::string>(),
+        &text, "%-23s %6d %6d %10s %10s  %s\n", row["name"].get<std::string>(),
         row["layers"].get<int64_t>(), row["hidden"].get<int64_t>(),
         Short(row["parameters"]), Short(row["active_parameters"]),
         row["source"].get<std::string>());

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -30,6 +31,7 @@
 #include "sim/run/simulated_run.h"
 #include "sim/schedule/registry.h"
 #include "sim/schedule/torch_csv.h"
+#include "sim/topology/system.h"
 
 namespace pipewright {
 namespace {
@@ -105,8 +107,10 @@ absl::Status TakeFix(const std::string& text, PlanRequest* request) {
     request->fixed[axis].push_back(value);
     return absl::OkStatus();
   }
+  std::vector<std::string>& values = request->fixed[axis];
   for (const absl::string_view part : absl::StrSplit(value, ',')) {
-    request->fixed[axis].push_back(std::string(part));
+    // Repeated values would be counted as so many combinations.
+    if (!absl::c_linear_search(values, part)) values.emplace_back(part);
   }
   return absl::OkStatus();
 }
@@ -231,20 +235,50 @@ absl::Status RestrictTo(const EmitTarget& target, PlanRequest* request) {
   return absl::OkStatus();
 }
 
-// Takes the values of a flag that has several out of the layers.
-std::vector<std::string> TakeList(const std::vector<std::string>& paths,
-                                  GivenConfig* given) {
+// Takes the values of a flag that has several out of the layers. Error:
+// kInvalidArgument for one that is empty or repeated.
+absl::StatusOr<std::vector<std::string>> TakeList(
+    const std::vector<std::string>& paths, GivenConfig* given) {
   std::vector<std::string> values;
+  absl::Status status;
   for (std::vector<ConfigEdit>& layer : given->layers) {
     std::erase_if(layer, [&](const ConfigEdit& edit) {
       if (!absl::c_linear_search(paths, edit.path) || !IsList(edit.value)) {
         return false;
       }
       values = absl::StrSplit(edit.value, ',');
+      const std::set<std::string> each(values.begin(), values.end());
+      if (each.size() < values.size() || each.count("") > 0) {
+        status.Update(
+            BadValue(edit.origin, edit.value,
+                     "names or numbers, each once, separated by commas"));
+      }
       return true;
     });
   }
+  PW_RETURN_IF_ERROR(status);
   return values;
+}
+
+// A device that is named may not be there where fewer nodes are searched, and
+// each of these layouts would be refused.
+absl::Status CheckSlowDevices(const PlanQuestion& question) {
+  for (const PlanRequest& request : question.clusters) {
+    const RunConfig& base = request.base;
+    if (base.slow.devices.empty()) continue;
+    const auto fixed = request.fixed.find("nodes");
+    const bool has_all =
+        fixed != request.fixed.end()
+            ? fixed->second.size() == 1
+            : request.objective == PlanObjective::kTokensPerSecond;
+    const bool differs =
+        base.system.nodes != question.clusters[0].base.system.nodes;
+    if (has_all && !question.least && !differs) continue;
+    return FieldError(base.Field("slow.devices"),
+                      "fewer nodes may not have them; allowed: --objective "
+                      "tokens_per_s without a target, or --fix nodes=N");
+  }
+  return absl::OkStatus();
 }
 
 // "300B", "1.5T": K, M, B and T for thousands to 1e12.
@@ -311,9 +345,10 @@ absl::Status PlanVerb::TakeTarget(PlanQuestion* question) const {
 
 absl::StatusOr<PlanQuestion> PlanVerb::Question() {
   PW_ASSIGN_OR_RETURN(GivenConfig given, config.Given());
-  std::vector<std::string> systems =
-      TakeList({"system.preset", "system.file"}, &given);
-  std::vector<std::string> nodes = TakeList({"system.nodes"}, &given);
+  PW_ASSIGN_OR_RETURN(std::vector<std::string> systems,
+                      TakeList({"system.preset", "system.file"}, &given));
+  PW_ASSIGN_OR_RETURN(std::vector<std::string> nodes,
+                      TakeList({"system.nodes"}, &given));
   PlanQuestion question;
   question.least = nodes.empty() && (target_rate > 0 || !target_step.empty());
   if (systems.empty()) systems.emplace_back();
@@ -328,11 +363,17 @@ absl::StatusOr<PlanQuestion> PlanVerb::Question() {
       if (!count.empty()) last.push_back({"system.nodes", count, "--nodes"});
       PW_ASSIGN_OR_RETURN(RunConfig base, ConfigOptions::ReadGiven(
                                               &files, given, std::move(last)));
+      // A row of its own would hide a name that is wrong.
+      if (systems.size() > 1 && base.system.preset) {
+        PW_RETURN_IF_ERROR(Prefix(base.Field("system.preset"),
+                                  FindSystem(*base.system.preset).status()));
+      }
       PW_ASSIGN_OR_RETURN(PlanRequest request, RequestOf(std::move(base)));
       question.clusters.push_back(std::move(request));
     }
   }
   PW_RETURN_IF_ERROR(TakeTarget(&question));
+  PW_RETURN_IF_ERROR(CheckSlowDevices(question));
   return question;
 }
 
@@ -696,7 +737,10 @@ absl::Status PlanVerb::Run() {
   const PlanOutcome& outcome = *shown->outcome;
   if (!files.json()) PrintWarnings(outcome.warnings);
   absl::Status verdict = ClustersVerdict(clusters);
-  if (verdict.ok() && outcome.cut == PlanCut::kSignal) {
+  const auto has_signal = [](const PlanCluster& row) {
+    return row.outcome != nullptr && row.outcome->cut == PlanCut::kSignal;
+  };
+  if (verdict.ok() && absl::c_any_of(clusters.rows, has_signal)) {
     verdict = absl::CancelledError(
         "stopped by a signal; the report has the best that was found");
   }

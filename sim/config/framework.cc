@@ -84,8 +84,11 @@ class Defaults {
     const bool pipeline = sizes_.pp > 1;
     const bool shards = sizes_.holders() > 1 && ShardsStep();
     if (shards && !strategy.zero) {
-      Set("strategy.data_parallel", strategy.data_parallel, DataParallel::kFsdp,
-          "fsdp");
+      const bool takes =
+          TakesSharding(OptimizerRuleOf(config_.strategy), DataParallel::kFsdp);
+      Set("strategy.data_parallel", strategy.data_parallel,
+          takes ? DataParallel::kFsdp : DataParallel::kZero1,
+          takes ? "fsdp" : "zero1");
     }
     const bool fsdp = shards && DataParallelOf(strategy) == DataParallel::kFsdp;
     if (fsdp && ShardsLayers()) {

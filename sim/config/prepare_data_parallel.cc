@@ -91,6 +91,8 @@ void TakeMatrices(const PreparedModel& model, LowerOptions* lower) {
         }
       }
     }
+    // Stage 0 is the first chunk of the first rank.
+    const bool one_bucket = !training.optimizer.overlaps || stage > 0;
     double empty = 0;
     double gathered = 0;
     for (const bool of_experts : {false, true}) {
@@ -99,7 +101,7 @@ void TakeMatrices(const PreparedModel& model, LowerOptions* lower) {
           of_experts ? training.expert_shards() : training.shards();
       const double share = of_experts ? training.expert_share() : 1;
       const double all = std::accumulate(own.begin(), own.end(), 0.0);
-      empty += share * (OwnersOf(own, shards).padded - all);
+      empty += share * (OwnersOf(own, shards, one_bucket).padded - all);
       gathered += share * all;
     }
     if (IsLayerWise(training)) {

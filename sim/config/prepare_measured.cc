@@ -139,7 +139,9 @@ std::shared_ptr<MeasuredPaths> MeasuredPathsOf(
     TimesBySize times = TimesOfSends(*profile->profile, nodes);
     if (!IsGiven(given)) paths->Add(ends, std::move(times));
   };
-  add_messages(PathEnds::kInNode, config.system.nvlink);
+  // Without NVLink (a bandwidth of 0) they are measured over PCIe.
+  add_messages(PathEnds::kInNode,
+               params->has_nvlink() ? config.system.nvlink : LinkChoice());
   add_messages(PathEnds::kAcrossNodes, config.system.nic);
   return paths;
 }
@@ -195,7 +197,8 @@ void WarnOfUnusedMeasurements(const RunConfig& config, PreparedRun* run) {
     const PathEnds ends = EndsOfHop(run->network.links, 0, rank, rank + 1);
     const bool in_node = ends == PathEnds::kInNode;
     if (has(ends) ||
-        IsGiven(in_node ? config.system.nvlink : config.system.nic)) {
+        (in_node ? shape->has_nvlink() && IsGiven(config.system.nvlink)
+                 : IsGiven(config.system.nic))) {
       continue;
     }
     return warn("send_recv is",

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "sim/base/error_parts.h"
 #include "sim/base/status.h"
 #include "sim/config/config_fields.h"
@@ -454,6 +455,20 @@ absl::Status AddCopyTimes(const RunConfig& config, const RunSizes& sizes,
                     "none, since the schedule chooses what is copied "
                     "(schedule.params.offload)");
   }
+  const auto chosen = [&](absl::string_view field, const std::string& value) {
+    return BadValue(config.Field(field), value,
+                    "nothing, since the schedule chooses what is copied "
+                    "(schedule.params.offload)");
+  };
+  const StrategyChoice& strategy = config.strategy;
+  if (strategy.offload_fraction) {
+    return chosen("strategy.offload_fraction",
+                  absl::StrCat(*strategy.offload_fraction));
+  }
+  if (!strategy.offload_chunks.empty()) {
+    return chosen("strategy.offload_chunks",
+                  absl::StrJoin(strategy.offload_chunks, ","));
+  }
   PreparedRun alone = run;
   alone.schedule.lowered = OneMicrobatch(placement, 1, /*again=*/false);
   PW_ASSIGN_OR_RETURN(const bool known, TakeCopyTimes(config, &alone));
@@ -461,8 +476,18 @@ absl::Status AddCopyTimes(const RunConfig& config, const RunSizes& sizes,
   PreparedOffload offload;
   PW_ASSIGN_OR_RETURN(const CopyTask task, TaskOf(config, OffloadMode::kFull,
                                                   sizes.dp, &alone, &offload));
-  plan->copy_out = task.costs.out_s;
-  plan->copy_in = task.costs.in_s;
+  // What is bounded by them must not count on others that copy.
+  const bool by_links = !alone.lower.activation_bytes.empty();
+  for (int stage = 0; stage < placement.stages(); ++stage) {
+    const auto seconds = [&](PassKind kind, double given_s) {
+      return by_links
+                 ? ActivationCopySeconds(alone, task.program, stage, kind, 1)
+                 : given_s;
+    };
+    plan->copy_out.push_back(
+        seconds(PassKind::kOffload, task.costs.out_s[stage]));
+    plan->copy_in.push_back(seconds(PassKind::kLoad, task.costs.in_s[stage]));
+  }
   if (run.prepared_model) {
     plan->moved =
         BytesOfActivations(*run.prepared_model, *alone.schedule.lowered).moved;

@@ -148,6 +148,7 @@ OptimizerRule OptimizerRuleOf(const StrategyChoice& strategy) {
   rule.splits_qkv = strategy.muon_splits_qkv.value_or(rule.splits_qkv);
   rule.distribution = strategy.muon_distribution.value_or(rule.distribution);
   rule.tp_mode = strategy.muon_tp_mode.value_or(rule.tp_mode);
+  rule.overlaps = strategy.overlap_gradients.value_or(rule.overlaps);
   return rule;
 }
 

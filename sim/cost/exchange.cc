@@ -39,6 +39,10 @@ double Distinct(double places, double copies) {
 
 }  // namespace
 
+double LeastShareOfLinks(const DeviceSpec& device) {
+  return std::min(device.collective_sustained, kOnceOfLinks);
+}
+
 ExchangeBytes BytesOfExchange(const OpComm& comm, int ranks, int nodes) {
   ExchangeBytes out;
   const double of_node = static_cast<double>(ranks) / nodes;
@@ -104,9 +108,9 @@ LinkSeconds AllToAllSeconds(const AnalyticOptions& options, const OpComm& comm,
   const AnalyticNetwork& network = options.network;
   const ExchangeBytes sent = BytesOfExchange(comm, ranks, nodes);
   const bool once = comm.copies > 0;
-  const double nvlink =
-      network.nvlink_bytes_per_s *
-      (once ? kOnceOfLinks : options.device.collective_sustained);
+  const double share =
+      once ? kOnceOfLinks : options.device.collective_sustained;
+  const double nvlink = network.nvlink_bytes_per_s * share;
   LinkSeconds seconds = {};
   const auto on = [&](LinkKind kind) -> double& {
     return seconds[static_cast<int>(kind)];
@@ -117,7 +121,7 @@ LinkSeconds AllToAllSeconds(const AnalyticOptions& options, const OpComm& comm,
   if (sent.nvlink > 0 && !knows_pcie) {
     on(LinkKind::kNvlink) = sent.nvlink / nvlink;
   } else if (sent.nvlink > 0) {
-    on(LinkKind::kFabric) = sent.nvlink / (of_node - 1) * pair_s;
+    on(LinkKind::kFabric) = sent.nvlink / (of_node - 1) * pair_s / share;
   }
   if (nodes == 1) return seconds;
   // Between nodes each device has its own part of the cards.

@@ -10,6 +10,9 @@
 
 namespace pipewright {
 
+// The least share of a link's rate that an estimate of exchanges takes.
+double LeastShareOfLinks(const DeviceSpec& device);
+
 // Times of exchanges that are no collectives of NCCL: all-to-alls with experts,
 // and rings of context parallelism.
 

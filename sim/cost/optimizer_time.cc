@@ -154,16 +154,17 @@ double MuonSeconds(const AnalyticOptions& options, const TrainingSpec& training,
         of_experts ? training.expert_shards() : training.shards();
     const int share = training.zero >= 1 && !whole ? shards : 1;
     std::vector<MatrixWork> devices(whole ? shards : 1);
-    for (const std::vector<WeightMatrix>& stage : stages) {
+    for (size_t chunk = 0; chunk < stages.size(); ++chunk) {
       std::vector<const WeightMatrix*> own;
       std::vector<double> elements;
-      for (const WeightMatrix& matrix : stage) {
+      for (const WeightMatrix& matrix : stages[chunk]) {
         if (matrix.is_expert != of_experts) continue;
         own.push_back(&matrix);
         elements.push_back(matrix.elements());
       }
       const MatrixOwners owners =
-          OwnersOf(elements, static_cast<int>(devices.size()));
+          OwnersOf(elements, static_cast<int>(devices.size()),
+                   !training.optimizer.overlaps || chunk > 0);
       for (size_t index = 0; index < own.size(); ++index) {
         const auto [found, is_new] =
             known.try_emplace(MatrixKeyOf(*own[index]));

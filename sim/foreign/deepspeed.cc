@@ -139,13 +139,16 @@ class DeepSpeedFile {
     } else if (device == "nvme") {
       keys_.NotModelled(kOptimizerDevice, "states on NVMe");
     }
-    // Adam by its many names; others have states and work of their own.
+    // Adam by its many names, and Lion; others have states and work of their
+    // own.
     const std::string type = absl::AsciiStrToLower(keys_.Text(kType));
-    if (keys_.Has(kType) && keys_.Mapped(kType, type).empty()) {
+    const std::string kind = keys_.Mapped(kType, type);
+    if (keys_.Has(kType) && kind.empty()) {
       return keys_.Wrong(kType,
-                         "adam, adamw, muadam, muadamw: no field has "
+                         "adam, adamw, muadam, muadamw, lion: no field has "
                          "what others do here");
     }
+    if (kind == "lion") keys_.Set("strategy.optimizer_kind", kind, kType);
     const std::string weights = keys_.Text(kParamDevice);
     if (weights == "cpu" || weights == "nvme") {
       keys_.NotModelled(kParamDevice, "weights off the device");

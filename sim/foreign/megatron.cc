@@ -113,14 +113,35 @@ class MegatronFile {
   // of multi-token prediction (megatron/core/models/hybrid/
   // hybrid_layer_allocation.py).
   absl::Status Hybrid() {
-    for (const char* id : {"hybrid_layer_pattern", "hybrid_override_pattern"}) {
-      if (keys_.Knows(id) && keys_.Has(id)) hybrid_ = id;
+    for (const char* id : {"hybrid_override_pattern", "hybrid_layer_pattern"}) {
+      if (!keys_.Knows(id) || !keys_.Has(id)) continue;
+      if (hybrid_ != nullptr && keys_.Text(id) != keys_.Text(hybrid_)) {
+        return keys_.Wrong(
+            id, absl::StrCat(keys_.Text(hybrid_), ", as ", hybrid_, " has it"));
+      }
+      hybrid_ = id;
     }
     if (hybrid_ == nullptr) return absl::OkStatus();
     std::vector<std::string> parts = absl::StrSplit(keys_.Text(hybrid_), '/');
     for (const absl::string_view stage : absl::StrSplit(parts[0], '|')) {
       absl::StrAppend(&letters_, stage);
       segments_.push_back(static_cast<int64_t>(stage.size()));
+    }
+    // LayerKindsOf also takes numbers and brackets, which mean other things
+    // there.
+    const size_t other = letters_.find_first_not_of("MG*+-E");
+    if (other != std::string::npos) {
+      return keys_.Wrong(hybrid_,
+                         absl::StrCat("M, G, *, +, -, E, | and /, not '",
+                                      letters_.substr(other, 1),
+                                      "', of which no "
+                                      "field knows the layer"));
+    }
+    const auto layers = static_cast<int64_t>(letters_.size());
+    if (keys_.Has("num_layers") &&
+        keys_.Text("num_layers") != absl::StrCat(layers)) {
+      return keys_.Wrong("num_layers",
+                         absl::StrCat(layers, ", the layers of ", hybrid_));
     }
     if (absl::StatusOr<std::vector<LayerKind>> kinds =
             LayerKindsOf(letters_, keys_.On("multi_latent_attention"));
@@ -135,6 +156,7 @@ class MegatronFile {
     }
     constexpr char kOld[] = "mtp_hybrid_override_pattern";
     parts.erase(parts.begin());
+    std::erase(parts, "");  // "M*-/": none
     predictions_ = parts.size();
     if (parts.empty() && keys_.Knows(kOld) && keys_.Has(kOld)) {
       parts.push_back(keys_.Text(kOld));
@@ -144,12 +166,11 @@ class MegatronFile {
           part[1] == (has_experts() ? 'E' : '-')) {
         continue;
       }
-      return keys_.Refused(hybrid_, absl::StrCat("layers of multi-token "
-                                                 "prediction '",
-                                                 part,
-                                                 "' have no field: it is "
-                                                 "attention and a feed-forward "
-                                                 "part"));
+      return keys_.Wrong(
+          hybrid_,
+          absl::StrCat("attention and a feed-forward part (*",
+                       has_experts() ? "E" : "-",
+                       ") behind each '/', since no field has '", part, "'"));
     }
     return absl::OkStatus();
   }
@@ -864,7 +885,13 @@ class MegatronFile {
                    "without optimizer muon");
       return absl::OkStatus();
     }
-    keys_.Apply(ids);
+    // Bridge's own default.
+    if (is_recipe_ && !keys_.Has("muon_tp_mode")) {
+      keys_.SetDefault("strategy.muon_tp_mode", "blockwise", "no muon_tp_mode");
+      keys_.Apply({"muon_num_ns_steps", "muon_split_qkv"});
+    } else {
+      keys_.Apply(ids);
+    }
     for (const std::string& id : ids) keys_.IsGiven(id);
     is_layer_wise_ =
         listed || name == "dist_muon" || keys_.On("use_distributed_optimizer");

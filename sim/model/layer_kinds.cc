@@ -100,6 +100,7 @@ class PatternReader {
       }
       ++at_;
     }
+    if (times == 0) return Error("a number from 1 on");
     return times;
   }
 

@@ -128,7 +128,8 @@ void AddScan(OpsBuilder& builder, const std::string& name, const Scan& scan) {
 
 double ChunkOf(const OpsBuilder& builder, int64_t usual) {
   const int64_t chunk = builder.model().scan_chunk;
-  return AsDouble(chunk > 0 ? chunk : usual);
+  const int64_t most = std::max<int64_t>(1, builder.training().sequence);
+  return AsDouble(std::min(chunk > 0 ? chunk : usual, most));
 }
 
 // A token's sums over what is before it in its chunk are a triangle: half.

@@ -42,6 +42,8 @@ struct OptimizerRule {
   bool splits_qkv = true;
   MuonDistribution distribution = MuonDistribution::kLayerWise;
   MuonTpMode tp_mode = MuonTpMode::kDuplicated;
+  // Are gradients reduced during the backward, bucket by bucket?
+  bool overlaps = true;
 
   bool is_muon() const { return kind == OptimizerKind::kMuon; }
   friend bool operator==(const OptimizerRule&, const OptimizerRule&) = default;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 namespace pipewright {
@@ -77,12 +78,14 @@ double MatrixOwners::most() const {
   return held.empty() ? 0 : *std::max_element(held.begin(), held.end());
 }
 
-MatrixOwners OwnersOf(const std::vector<double>& elements, int devices) {
+MatrixOwners OwnersOf(const std::vector<double>& elements, int devices,
+                      bool one_bucket) {
   MatrixOwners owners;
   owners.owner.assign(elements.size(), 0);
   owners.held.assign(devices, 0.0);
   const double bucket =
-      std::max(kBucketElements, kBucketElementsOfDevice * devices);
+      one_bucket ? std::numeric_limits<double>::infinity()
+                 : std::max(kBucketElements, kBucketElementsOfDevice * devices);
   size_t end = elements.size();
   while (end > 0) {
     size_t begin = end;

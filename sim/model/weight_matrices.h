@@ -48,7 +48,10 @@ struct MatrixOwners {
 
   double most() const;
 };
-MatrixOwners OwnersOf(const std::vector<double>& elements, int devices);
+// `one_bucket`: all of a stage are one, as without overlapped reductions and in
+// all stages but the first (distributed_data_parallel.py).
+MatrixOwners OwnersOf(const std::vector<double>& elements, int devices,
+                      bool one_bucket = false);
 
 // Are matrices whole on one device each?
 bool IsLayerWise(const TrainingSpec& training);

@@ -57,7 +57,8 @@ void OptimizerStep::AddSynchronised() {
   }
 }
 
-// Behind `event`, chunk by chunk; returns what the step waits for.
+// Behind `event`, chunk by chunk; returns what the step waits for. The stream
+// is in order, so that only its first gather waits.
 std::vector<int32_t> OptimizerStep::GatherUpdates(int rank, int32_t event) {
   if (options_.update_bytes.empty() || holders() == 1) return {event};
   const int group = AddHolders(Group::Span::kReplicas, {rank});
@@ -72,7 +73,8 @@ std::vector<int32_t> OptimizerStep::GatherUpdates(int rank, int32_t event) {
             .group = group,
             .chunk = chunk,
             .stage = stage,
-            .inputs = {event},
+            .inputs = chunk == 0 ? std::vector<int32_t>{event}
+                                 : std::vector<int32_t>{},
             .outputs = {gathered.back()}});
   }
   return gathered;

@@ -15,9 +15,12 @@ bool IsOf(const Link& link, PathEnds ends) {
     case PathEnds::kToHost:
     case PathEnds::kToDevice:
       return absl::StrContains(link.name, "/pcie") &&
-             absl::EndsWith(link.name, ends == PathEnds::kToHost
-                                           ? "/to-host"
-                                           : "/to-device");
+             (absl::EndsWith(link.name, ends == PathEnds::kToHost
+                                            ? "/to-host"
+                                            : "/to-device") ||
+              absl::EndsWith(link.name, ends == PathEnds::kToHost
+                                            ? "/pcie-up"
+                                            : "/pcie-down"));
     case PathEnds::kInNode:
       return link.kind == LinkKind::kNvlink;
     case PathEnds::kAcrossNodes:

@@ -49,9 +49,11 @@ std::optional<double> Throughput::cost_per_1e9_tokens() const {
 
 std::string Throughput::FlopsFormula() const {
   if (!flops) return "";
-  std::string text =
-      "2 FLOPs a multiply-add of every linear layer, attention and the output "
-      "head: forward, gradient of the input, gradient of the weights";
+  std::string text = absl::StrCat(
+      "2 FLOPs a multiply-add of every linear layer, attention",
+      flops->has_scans ? ", scans and their convolutions" : "",
+      " and the output head: forward, gradient of the input, gradient of the "
+      "weights");
   if (flops->only_parts) {
     absl::StrAppend(&text, ", the last two where training needs them");
   }

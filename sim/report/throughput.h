@@ -15,6 +15,7 @@ struct TokenFlops {
   double model = 0;         // what the model needs
   double recomputed = 0;    // executed on top, by choice of recomputation
   bool only_parts = false;  // some parameters are frozen
+  bool has_scans = false;   // Mamba-2, gated delta
   bool has_experts = false;
   bool is_causal = false;  // attention; counted in full all the same
 };

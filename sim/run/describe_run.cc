@@ -29,6 +29,7 @@ TokenFlops FlopsOf(const PreparedModel& model,
           .recomputed = RecomputedFlopsPerToken(
               spec, training, model.layout, model.rank_of_stage, kHalveCausal),
           .only_parts = spec.frozen_layers > 0 || spec.lora_rank > 0,
+          .has_scans = spec.has_scans(),
           .has_experts = spec.has_experts(),
           .is_causal = spec.causal};
 }

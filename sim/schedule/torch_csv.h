@@ -48,7 +48,8 @@ enum class TorchFlavour { kComputeOnly, kComputeComms };
 // CRLF), but without empty cells. What the file cannot hold but PyTorch can do
 // without (offload, SYNC) is left out and named in `warnings`. Error:
 // kInvalidArgument for two directions, slices, R for some microbatches and not
-// for others, or a backward rule other than kChain. `schedule` must have passed VerifySchedule.
+// for others, or a backward rule other than kChain. `schedule` must have passed
+// VerifySchedule.
 absl::StatusOr<std::string> ScheduleToTorchCsv(
     const Schedule& schedule, TorchFlavour flavour,
     std::vector<std::string>* warnings);

@@ -138,20 +138,22 @@ void NodeLayout::AddHostMemory(int device, bool of_cores,
   if (of_cores && has_shares_) links->push_back(first + memories_ + of_node);
 }
 
-void NodeLayout::AddHostLinks(int device, std::vector<LinkId>* links) const {
+void NodeLayout::AddHostLinks(int device, std::vector<LinkId>* links,
+                              bool to_first) const {
   if (!has_pcie_) return;
   links->push_back(ToHost(device));
   if (tree_.directions_meet()) links->push_back(BothWays(device));
   if (tree_.has_roots()) links->push_back(RootToHost(device));
-  if (tree_.crosses_numa() && NumaOf(device) > 0) {
+  if (to_first && tree_.crosses_numa() && NumaOf(device) > 0) {
     links->push_back(NumaToHost(device));
   }
 }
 
-void NodeLayout::AddDeviceLinks(int device, std::vector<LinkId>* links) const {
+void NodeLayout::AddDeviceLinks(int device, std::vector<LinkId>* links,
+                                bool from_first) const {
   // The way back crosses the other direction of each link.
   std::vector<LinkId> there;
-  AddHostLinks(device, &there);
+  AddHostLinks(device, &there, from_first);
   for (auto link = there.rbegin(); link != there.rend(); ++link) {
     const bool both = tree_.directions_meet() && *link == BothWays(device);
     links->push_back(both ? *link : *link + 1);
@@ -164,16 +166,15 @@ void NodeLayout::AddPeerLinks(int from, int to,
   const bool at_switch = of_switch && has_device_links_;
   if (has_device_links_) links->push_back(PcieUp(from));
   if (!at_switch) {
-    AddHostLinks(from, links);
-    if (tree_.peers != HostTree::Peers::kNode) {
-      AddHostMemory(from, false, links);
-    }
-    if (has_numa_links_ && !tree_.crosses_numa() &&
-        NumaOf(from) != NumaOf(to)) {
+    const bool by_memory = tree_.peers != HostTree::Peers::kNode;
+    const bool by_first = by_memory && tree_.crosses_numa();
+    AddHostLinks(from, links, by_first);
+    if (by_memory) AddHostMemory(from, false, links);
+    if (has_numa_links_ && !by_first && NumaOf(from) != NumaOf(to)) {
       if (NumaOf(from) > 0) links->push_back(NumaToHost(from));
       if (NumaOf(to) > 0) links->push_back(NumaToHost(to) + 1);
     }
-    AddDeviceLinks(to, links);
+    AddDeviceLinks(to, links, by_first);
     // Both ways share one link of their switch.
     if (of_switch && tree_.directions_meet()) {
       links->erase(
@@ -199,6 +200,7 @@ Cluster NodeLayout::Build(const ShapeParams& params, std::vector<Link> fabric,
           if (!layout.tree_.stages_messages) return route(from, to, out);
           // What the NIC reads and writes in the host's memory is not counted
           // once more.
+          if (layout.has_device_links_) out->push_back(layout.PcieUp(from));
           layout.AddHostLinks(from, out);
           layout.AddHostMemory(from, false, out);
           layout.AddDeviceLinks(layout.BesideNic(from), out);
@@ -206,6 +208,7 @@ Cluster NodeLayout::Build(const ShapeParams& params, std::vector<Link> fabric,
           layout.AddHostLinks(layout.BesideNic(to), out);
           layout.AddHostMemory(to, false, out);
           layout.AddDeviceLinks(to, out);
+          if (layout.has_device_links_) out->push_back(layout.PcieDown(to));
           return;
         }
         if (!layout.has_nvlink_) return layout.AddPeerLinks(from, to, out);

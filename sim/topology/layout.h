@@ -98,9 +98,12 @@ class NodeLayout {
  private:
   // The way between two devices of a node over PCIe.
   void AddPeerLinks(int from, int to, std::vector<LinkId>* links) const;
-  // The links from a PCIe switch to the host, in that order, and back.
-  void AddHostLinks(int device, std::vector<LinkId>* links) const;
-  void AddDeviceLinks(int device, std::vector<LinkId>* links) const;
+  // The links from a PCIe switch to the host, in that order, and back;
+  // `to_first`: to the first NUMA node if copies lie there.
+  void AddHostLinks(int device, std::vector<LinkId>* links,
+                    bool to_first = true) const;
+  void AddDeviceLinks(int device, std::vector<LinkId>* links,
+                      bool from_first = true) const;
   void AddMemoryLinks(const ShapeParams& params,
                       std::vector<Link>* links) const;
   // The memory that the host's data of a device lies in, where its bandwidth is

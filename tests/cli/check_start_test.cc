@@ -2,6 +2,7 @@
 // the user and exit codes.
 #include <catch2/catch.hpp>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -97,6 +98,8 @@ TEST_CASE("check: a job that does not fit", "[cli]") {
     INFO(text);
     found |= absl::StrContains(text, "--") && absl::StrContains(text, " [") &&
              absl::StrContains(text, "strategy.");
+    CHECK_FALSE(absl::StrContains(text, "odc"));
+    CHECK_FALSE(absl::StrContains(text, "--use-distributed-optimizer"));
   }
   CHECK(found);
 }
@@ -104,9 +107,11 @@ TEST_CASE("check: a job that does not fit", "[cli]") {
 TEST_CASE("check: a job that Megatron-LM refuses", "[cli]") {
   const TemporaryFolder folder;
   for (const auto& [more, part] :
-       {std::pair("--context-parallel-size 3", "--context-parallel-size"),
-        {"--recompute-granularity some", "job.sh:10: --recompute-granularity"},
-        {"--optimizer soap", "job.sh:10: --optimizer: soap is not allowed"}}) {
+       {std::pair("--context-parallel-size 3",
+                  "job.sh:1: --nnodes: 1: Megatron-LM refuses this: 8 devices "
+                  "are no multiple of tp * pp * cp = 12"),
+        {"--recompute-granularity some",
+         "job.sh:10: --recompute-granularity"}}) {
     const BinaryResult run =
         Check(folder, Job(more), {"--system", "dgx-h100", "--json"});
     INFO(more << run.out << run.err);
@@ -118,6 +123,40 @@ TEST_CASE("check: a job that Megatron-LM refuses", "[cli]") {
     CHECK(absl::StrContains(report["rules"]["text"].get<std::string>(), part));
     CHECK_FALSE(report.contains("memory"));
   }
+}
+
+TEST_CASE("check: errors that are no framework's rule", "[cli]") {
+  const TemporaryFolder folder;
+  for (const auto& [more, system, part] :
+       {std::tuple("--optimizer soap", "dgx-h100",
+                   "job.sh:10: --optimizer: soap is not allowed"),
+        {"", "nosuch", "nosuch"}}) {
+    const BinaryResult run =
+        Check(folder, Job(more), {"--system", system, "--json"});
+    INFO(more << run.out << run.err);
+    CHECK(run.exit_code == 2);
+    const Json report = Json::try_parse(run.out);
+    REQUIRE(report.is_object());
+    CHECK(report["starts"].is_null());
+    CHECK(report["rules"]["hold"].is_null());
+    const std::string text = report["rules"]["text"].get<std::string>();
+    CHECK(absl::StartsWith(text, "not known: "));
+    CHECK(absl::StrContains(text, part));
+    CHECK(absl::StrContains(Check(folder, Job(more), {"--system", system}).out,
+                            "not known whether it would start\n"));
+  }
+}
+
+TEST_CASE("check: options of files of schedules", "[cli]") {
+  const TemporaryFolder folder;
+  for (const auto& [option, value] :
+       {std::pair("--semantics", "rendezvous"), {"--max-activations", "4"}}) {
+    const BinaryResult run = Check(folder, Job(""), {option, value});
+    INFO(run.out << run.err);
+    CHECK(run.exit_code == 2);
+    CHECK(absl::StrContains(run.err, "--from-args"));
+  }
+  CHECK(Check(folder, Job(""), {"--semantics", "nccl"}).exit_code == 0);
 }
 
 TEST_CASE("check: a file, and one file", "[cli]") {

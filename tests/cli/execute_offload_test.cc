@@ -117,6 +117,8 @@ TEST_CASE("cli: who lets a search choose copies says what they take",
   fails("", "costs.offload_ratio");
   fails("--offload full --offload-ratio 0.7", "strategy.offload: full");
   fails("--offload-ratio 0.7 --param offload=maybe", "none, choose");
+  fails("--offload-ratio 0.7 --set strategy.offload_fraction=0.5",
+        "strategy.offload_fraction: 0.5");
 }
 
 TEST_CASE("cli: execute says what is on the host, and compare reads its trace",
@@ -142,6 +144,23 @@ TEST_CASE("cli: execute says what is on the host, and compare reads its trace",
   const BinaryResult compared = RunBinary({"compare", simulated, measured});
   INFO(compared.err);
   CHECK(compared.exit_code == 0);
+}
+
+TEST_CASE("cli: no run takes less than the bound with copies over PCIe",
+          "[cli][offload]") {
+  for (const char* const engine : {"fast", "simgrid"}) {
+    INFO(engine);
+    const BinaryResult run = RunBinary(WordsOf(absl::StrCat(
+        "simulate gpt2-xl --system dgx-h100 --pp 4 --microbatches 16 "
+        "--max-activations 1 --host-memory 2TB --schedule optimal "
+        "--param offload=choose --param steps=50 --json --engine ",
+        engine)));
+    INFO(run.err);
+    REQUIRE(run.exit_code == 0);
+    const Json report = Json::parse(run.out);
+    CHECK(report["found_order"]["least_time_s"].get<double>() <=
+          report["span_s"]["global"].get<double>() * (1 + 1e-9));
+  }
 }
 
 TEST_CASE("cli: execute without copies does not speak of the host",

@@ -133,6 +133,17 @@ TEST_CASE("optimizer: what is held and sent for it", "[config]") {
     }
     return count;
   };
+  // Chunk by chunk, one behind the other.
+  std::string chunks = Text(absl::StrCat(
+      kMuon, "vpp: 2, data_parallel: zero1, muon_distribution: gathered"));
+  chunks.replace(chunks.find("1f1b"), 4, "interleaved-1f1b");
+  const PreparedRun interleaved = Prepared(chunks);
+  const absl::StatusOr<Program> program =
+      Lower(interleaved.schedule.lowered, interleaved.lower);
+  REQUIRE(program.ok());
+  const absl::Status pairs = VerifyProgram(*program);
+  INFO(pairs);
+  CHECK(pairs.ok());
   CHECK(gathers(whole) == 1);
   CHECK(gathers(parts) == 2);
 }

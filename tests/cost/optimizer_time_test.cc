@@ -150,6 +150,9 @@ TEST_CASE("muon: whole matrices on single devices", "[cost]") {
   CHECK(mixed.held == std::vector<double>{7e6, 7e6});
   CHECK(mixed.padded == 14e6);
   CHECK(OwnersOf({}, 3).padded == 0);
+  // All in one, 50 | 45 + 5, in place of 50 + 5 | 45.
+  CHECK(OwnersOf({5e6, 45e6, 50e6}, 2).padded > 100e6);
+  CHECK(OwnersOf({5e6, 45e6, 50e6}, 2, true).padded == 100e6);
   // However many there are: nobody loses or gains, nobody has more than the
   // even share and a largest matrix of each bucket.
   for (const int devices : {1, 2, 5, 64}) {

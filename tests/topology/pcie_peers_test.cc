@@ -60,6 +60,15 @@ TEST_CASE(
                 "node0/numa0/host-memory", "node0/pcie1/to-device",
                 "node0/gpu6/pcie-down"});
   CHECK(Route(params, 0, 1) == Route(Box("switch"), 0, 1));
+  // Peers of one socket do not go where copies lie.
+  params = Box("node");
+  params.own["host_numa"] = "first";
+  params.own["numa_bandwidth"] = "20GBps";
+  params.pcie_per_switch = 2;
+  params.own["pcie_roots"] = "2";
+  CHECK(Route(params, 4, 6) ==
+        Strings{"node0/gpu4/pcie-up", "node0/pcie2/to-host",
+                "node0/pcie3/to-device", "node0/gpu6/pcie-down"});
   // Alone behind a switch, its link is the device's own.
   params = Box("node");
   params.pcie_per_switch = 1;
@@ -212,13 +221,15 @@ TEST_CASE("pcie peers: NCCL's latencies of PCIe, and no LL128", "[cost]") {
 
 TEST_CASE("pcie peers: experts send to all over PCIe", "[config]") {
   const std::string experts =
-      "pp: 1, dp: 8, ep: 8, data_parallel: zero1, dispatch: alltoall";
+      "pp: 1, dp: 8, ep: 8, data_parallel: zero1, dispatch: all-to-all";
   const double none = MovingSeconds("none", experts, "mixtral-8x7b");
   const double by_switch = MovingSeconds("switch", experts, "mixtral-8x7b");
   // What a device sends is for 7 others. By way of the host each switch has
   // 4 devices' 7 messages; with peers 4 devices' 4 messages, and a device's own
   // link 7.
   CHECK(none / by_switch == Approx(28.0 / 16).epsilon(0.1));
+  // A byte that it sends is a seventh of one to each.
+  CHECK(none == Approx(28.0 / 7 / 25e9 / 0.8).epsilon(0.05));
 }
 
 TEST_CASE("pcie peers: a hop crosses the host and shares it with copies",

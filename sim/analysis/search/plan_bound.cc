@@ -13,6 +13,7 @@
 #include "sim/cost/analytic.h"
 #include "sim/cost/clock.h"
 #include "sim/cost/contention.h"
+#include "sim/cost/exchange.h"
 #include "sim/model/ops.h"
 #include "sim/model/precision.h"
 
@@ -97,6 +98,12 @@ const StageBound& PlanBounds::BlockOf(const PlanGroup& group, BlockKind kind,
         base.costs.analytic_speed_range.value_or(kSpeedRange), devices);
     own.device.bf16_joules_per_flop *= slowest / own.slowest_energy;
     own.slowest_energy = slowest;
+    // The probe's groups have no links; no message is faster than this.
+    const ShapeParams* const shape = space_->probe().network.system_shape();
+    if (!own.network.has_nvlink && shape != nullptr) {
+      own.network.nvlink_bytes_per_s =
+          shape->MostInNode() / LeastShareOfLinks(own.device);
+    }
     const PassCosts block =
         AnalyticCosts(model, training, own, OneBlock(kind, layer), {0});
     known->forward_s = block.stages[0].forward_s;

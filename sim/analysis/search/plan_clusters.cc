@@ -86,8 +86,20 @@ PlanCluster Planned(const PlanRequest& request, const PlanTarget& target,
   return row;
 }
 
+// Did the search end before it had looked at all? Then what it has not found is
+// not known to be missing.
+bool IsCut(const PlanCluster& row) {
+  return row.outcome != nullptr && row.outcome->cut != PlanCut::kNone;
+}
+
+bool IsCut(const PlanClusters& clusters) {
+  return std::any_of(clusters.rows.begin(), clusters.rows.end(),
+                     [](const PlanCluster& row) { return IsCut(row); });
+}
+
 // Is any plan of the request fast enough on engine fast? Bounds keep all others
-// out. What cannot be searched is left to the search that says so.
+// out. True too if the search was cut. What cannot be searched is left to the
+// search that says so.
 bool MayMeet(const PlanRequest& request, const PlanTarget& target,
              const PlanOptions& options, RunContext* context) {
   const auto space = PlanSpace::Make(request, context);
@@ -99,16 +111,20 @@ bool MayMeet(const PlanRequest& request, const PlanTarget& target,
   quick.top = 1;
   quick.progress = nullptr;
   const absl::StatusOr<PlanOutcome> outcome = MakePlan(request, quick, context);
-  return outcome.ok() && Meets(target, *outcome);
+  return outcome.ok() &&
+         (outcome->cut != PlanCut::kNone || Meets(target, *outcome));
 }
 
+// The first size that meets the target, or whose search was cut: larger ones
+// would not be the fewest. Else the largest.
 PlanCluster Least(PlanRequest request, const PlanTarget& target,
                   const PlanOptions& options, RunContext* context) {
-  for (const int nodes : NodesUpTo(request.base.system.nodes.value_or(1))) {
+  const int most = request.base.system.nodes.value_or(1);
+  for (const int nodes : NodesUpTo(most)) {
     request.base.system.nodes = nodes;
     if (!MayMeet(request, target, options, context)) continue;
     PlanCluster row = Planned(request, target, options, context);
-    if (row.meets) return row;
+    if (row.meets || IsCut(row) || nodes == most) return row;
   }
   return Planned(request, target, options, context);
 }
@@ -142,7 +158,13 @@ std::string ClusterText(const PlanClusters& clusters, const PlanCluster& row) {
 }
 
 std::string AnswerText(const PlanClusters& clusters) {
+  constexpr char kNotSettled[] = "not settled, the search was cut";
   const PlanTarget& target = clusters.target;
+  const std::string end =
+      IsCut(clusters) ? absl::StrCat(" (", kNotSettled, ")\n") : "\n";
+  if (!clusters.answer && IsCut(clusters)) {
+    return absl::StrCat(kNotSettled, "\n");
+  }
   if (!clusters.answer) {
     return target.is_given()
                ? absl::StrCat("none reaches ", TargetText(target), "\n")
@@ -155,11 +177,11 @@ std::string AnswerText(const PlanClusters& clusters) {
     return absl::StrCat(objective == PlanObjective::kEnergy ? "least energy"
                         : objective == PlanObjective::kCost ? "least cost"
                                                             : "fastest",
-                        ": ", ClusterName(row), "\n");
+                        ": ", ClusterName(row), end);
   }
   std::string out =
       absl::StrCat("fewest devices for ", TargetText(target), ": ",
-                   DevicesOf(row), ", ", ClusterName(row), "\n");
+                   DevicesOf(row), ", ", ClusterName(row), end);
   const PlanResult& best = plan.ranked[0];
   const double most_s = MostSeconds(target, *plan.space);
   if (plan.interval && plan.interval->high_s > most_s) {
@@ -254,6 +276,13 @@ absl::StatusOr<PlanClusters> ComparePlans(const PlanQuestion& question,
 
 absl::Status ClustersVerdict(const PlanClusters& clusters) {
   if (clusters.answer) return absl::OkStatus();
+  for (const PlanCluster& row : clusters.rows) {
+    if (IsCut(row) && !row.status.ok()) return row.status;
+  }
+  if (IsCut(clusters)) {
+    return absl::CancelledError(
+        "the search was cut before it had found a plan that answers");
+  }
   const PlanCluster* best = nullptr;
   for (const PlanCluster& row : clusters.rows) {
     if (row.fits() &&

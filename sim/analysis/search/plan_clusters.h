@@ -56,13 +56,14 @@ struct PlanClusters {
 std::vector<int> NodesUpTo(int most);
 
 // Error: that of MakePlan if it has one for every cluster. With `least` a row
-// that reaches nothing is that of all nodes.
+// that reaches nothing is that of all nodes, or of those whose search was cut.
 absl::StatusOr<PlanClusters> ComparePlans(const PlanQuestion& question,
                                           const PlanOptions& options,
                                           RunContext* context);
 
-// OK if there is an answer; kResourceExhausted if nothing reaches the target or
-// fits; else the first row's.
+// OK if there is an answer; kCancelled if there is none and a search was cut;
+// kResourceExhausted if nothing reaches the target or fits; else the first
+// row's.
 absl::Status ClustersVerdict(const PlanClusters& clusters);
 
 // "dgx-h100, 8 nodes".

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -277,6 +278,14 @@ std::optional<std::pair<double, bool>> AgainstEven(const PlanOutcome& outcome) {
   return std::make_pair(*outcome.even_s / best - 1, outcome.even_fits);
 }
 
+// Numbers and truth values as such.
+Json ValueToJson(const std::string& text) {
+  int64_t number = 0;
+  if (absl::SimpleAtoi(text, &number)) return number;
+  if (text == "true" || text == "false") return text == "true";
+  return text;
+}
+
 Json GroupToJson(const PlanSpace& space, const PlanResult& result) {
   const PlanGroup& group = result.point.group;
   const PlanLayout& layout =
@@ -314,7 +323,9 @@ Json GroupToJson(const PlanSpace& space, const PlanResult& result) {
     out["joules_per_token"] = 1 / result.energy->tokens_per_joule;
     out["watts_per_device"] = result.energy->watts_per_device;
   }
-  for (const auto& [axis, value] : space.Of(group).chosen()) out[axis] = value;
+  for (const auto& [axis, value] : space.Of(group).chosen()) {
+    out[axis] = ValueToJson(value);
+  }
   return out;
 }
 
@@ -498,11 +509,17 @@ std::string PlanToText(const PlanProgress& progress) {
 }
 
 std::string PlanToJson(const PlanProgress& progress) {
-  Json out = {{"best", nullptr},
+  const SystemChoice& system = progress.space.request().base.system;
+  Json out = {{"system", nullptr},
+              {"nodes", system.nodes.value_or(1)},
+              {"best", nullptr},
               {"left", nullptr},
               {"counts", CountsToJson(progress.counts)}};
   if (progress.best != nullptr) {
     out["best"] = GroupToJson(progress.space, *progress.best);
+  }
+  if (system.preset || system.file) {
+    out["system"] = system.preset ? *system.preset : *system.file;
   }
   if (progress.left) out["left"] = *progress.left;
   return out.dump();

@@ -1,7 +1,9 @@
 // What a request fixes, and the smallest run of it.
 #include <algorithm>
+#include <functional>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "sim/analysis/search/plan_space.h"
@@ -338,16 +340,25 @@ absl::Status PlanSpace::Fill(RunContext* context) {
   }
   PW_ASSIGN_OR_RETURN(recomputes_, ChoicesOf(request_, "recompute",
                                              RecomputeChoices(), recomputes));
+  const OptimizerRule rule = OptimizerRuleOf(request_.base.strategy);
   std::vector<DataParallel> shardings;
   for (const DataParallel mode : {DataParallel::kDdp, DataParallel::kZero1,
                                   DataParallel::kZero2, DataParallel::kFsdp}) {
-    if (TakesSharding(OptimizerRuleOf(request_.base.strategy), mode)) {
+    if (TakesSharding(rule, mode)) {
       shardings.push_back(mode);
     }
   }
   PW_ASSIGN_OR_RETURN(
       shardings_, ChoicesOf<DataParallel>(request_, "data_parallel",
                                           DataParallelChoices(), shardings));
+  // A target of --emit names all that it can say. Where the optimizer takes
+  // none of them, its points say why.
+  const auto takes = [&](DataParallel mode) {
+    return TakesSharding(rule, mode);
+  };
+  if (absl::c_any_of(shardings_, takes)) {
+    std::erase_if(shardings_, std::not_fn(takes));
+  }
   const bool copies = shape != nullptr && shape->has_pcie() && model();
   std::vector<OffloadMode> offloads = {OffloadMode::kNone};
   if (copies) {

@@ -160,6 +160,30 @@ TEST_CASE("plan: no bound is above the step of experts that are not split",
   CHECK(split > 0);
 }
 
+TEST_CASE("plan: no bound is above the step without NVLink", "[search]") {
+  for (const char* peers : {"none", "switch"}) {
+    for (const bool experts : {false, true}) {
+      INFO(peers << experts);
+      PlanRequest request = Request("ring");
+      SystemChoice& system = request.base.system;
+      system.nodes = 1;
+      system.nvlink.bytes_per_s = 0;
+      system.pcie_per_switch = 4;
+      system.pcie.bytes_per_s = 25e9;
+      system.params["pcie_peers"] = peers;
+      request.base.strategy.sequence = 2048;
+      if (experts) request.base.model.preset = "qwen3-30b-a3b";
+      request.fixed["cp"] = {"1"};
+      request.fixed["pp"] = {"1", "2"};
+      int seen = 0;
+      ForEachRun(request,
+                 [&](const PlanSpace&, PlanBounds*, const PlanPoint& point,
+                     const SimulatedRun&) { seen += point.group.tp > 1; });
+      CHECK(seen > 0);
+    }
+  }
+}
+
 TEST_CASE("plan: no bound is above the step or the memory of a framework",
           "[search]") {
   for (const Framework framework :

@@ -216,7 +216,35 @@ TEST_CASE("cli: plan compares clusters, or says why it does not", "[cli]") {
           "--fix nodes");
   refused({"--nodes", "1,2", "--tokens", "many"}, 2, "--tokens");
   refused({"--nodes", "1,x"}, 2, "--nodes");
+  refused({"--nodes", "1,1"}, 2, "each once");
+  refused({"--nodes", "1,"}, 2, "each once");
+  refused({"--nodes", "2", "--target-step", "1s", "--set",
+           "slow.devices=node1*1.5"},
+          2, "fewer nodes may not have them");
+  refused({"--nodes", "1,2", "--set", "slow.devices=node1*1.5"}, 2,
+          "fewer nodes may not have them");
   refused({"--objective", "energy", "--refine", "1"}, 2, "--refine");
+
+  const BinaryResult unknown = run({"--system", "dgx-h100,nope"});
+  CHECK(unknown.exit_code == 2);
+  CHECK(absl::StrContains(unknown.err, "nope"));
+  CHECK(run({"--system", "dgx-h100,"}).exit_code == 2);
+  const BinaryResult once =
+      run({"--system", "dgx-h100", "--fix", "precision=fp8", "--json"});
+  const BinaryResult twice =
+      run({"--system", "dgx-h100", "--fix", "precision=fp8,fp8", "--json"});
+  CHECK(once.out == twice.out);
+}
+
+TEST_CASE("cli: a target of a search that was cut is not settled", "[cli]") {
+  const BinaryResult cut = RunBinary(
+      {"plan", "gpt2", "--no-confirm", "--fix", "schedule=1f1b",
+       "--global-batch", "64", "--fix", "cp=1", "--system", "dgx-h100",
+       "--nodes", "2", "--target-step", "1us", "--max-candidates", "1"});
+  INFO(cut.err);
+  CHECK(cut.exit_code == 1);
+  CHECK(absl::StrContains(cut.out, "not settled, the search was cut"));
+  CHECK_FALSE(absl::StrContains(cut.out, "none reaches"));
 }
 
 }  // namespace

@@ -44,6 +44,7 @@ TEST_CASE("catalogue: devices have the peaks of their sheets", "[cost]") {
       {"h200", 989.4, 1978.9, 0, 4.8, 141e9, 132, 700},
       {"h800", 989.4, 1978.9, 0, 3.35, 80 * kGib, 132, 700},
       {"l40s", 362.05, 733, 0, 0.864, 48e9, 142, 0},
+      {"rtx4090", 165.2, 330.3, 0, 1.008, 24e9, 128, 0},
       {"mi300x", 1307.4, 2614.9, 0, 5.3, 192 * kGib, 304, 0},
   };
   CHECK(AllDevices().size() == std::size(rows));
@@ -85,6 +86,7 @@ TEST_CASE("catalogue: systems have the links of their sheets", "[topology]") {
       {"gb300-nvl72", 1800 / 2, 72, 800, 900 / 2 / 2, 1, "gb300"},
       {"gh200", 0, 1, 400, 900 / 2, 1, "gh200"},
       {"mi300x-node", 7 * 64, 8, 400, pcie5, 1, "mi300x"},
+      {"rtx4090-pcie", 0, 1, 100, pcie4, 1, "rtx4090"},
       // Six links of 800 Gb/s both ways each, from which the torus is made.
       {"tpu-v5p", 0, 1, 800, 16, 1, nullptr},
       {"two-site-h100", 900 / 2, 8, 400, pcie5, 1, "h100"},

@@ -193,6 +193,7 @@ constexpr SilentField kSilent[] = {
     {"costs.analytic.contention", "no collective may run beside passes"},
     {"costs.held_until_weight", "the peak may be elsewhere"},
     {"costs.scale_shapes", "the profile may have the model's shapes"},
+    {"model.rotary_dim", "estimates alone know the embedding's work"},
     {"model.tied_embeddings",
      "embedding and head may be on ranks that sum no gradients"},
     {"strategy.collectives", "all collectives may be rings anyway"},

@@ -216,7 +216,8 @@ std::vector<FieldSample> StrategySamples() {
       {"strategy.moment_bytes_per_parameter", "model", {"4", "8"}},
       {"strategy.optimizer_kind",
        "model",
-       {"adam", "muon", "adafactor", "sgd", "sgd-momentum", "lion"}},
+       // lion keeps and moves what sgd-momentum does.
+       {"adam", "muon", "adafactor", "sgd", "sgd-momentum"}},
       {"strategy.momentum_bytes_per_parameter", "muon", {"2", "4"}},
       {"strategy.muon_distribution", "muon", {"layer-wise", "gathered"}},
       {"strategy.muon_tp_mode",

@@ -368,7 +368,8 @@ TEST_CASE("topology: what all shapes share is refused by its name",
       CheckRefused(BuildCluster(params).status(), "nics_per_node");
     }
     refused([](ShapeParams& p) { p.pcie_per_switch = 0; }, "pcie_per_switch");
-    refused([](ShapeParams& p) { p.nvlink.bytes_per_s = 0; },
+    // With PCIe it is a node without NVLink.
+    refused([](ShapeParams& p) { p.nvlink.bytes_per_s = 0, p.pcie = {}; },
             "nvlink.bandwidth");
     refused([](ShapeParams& p) { p.nvlink.latency_s = std::nan(""); },
             "nvlink.latency");

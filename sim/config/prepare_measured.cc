@@ -32,6 +32,14 @@ bool IsGiven(const LinkChoice& link) {
   return link.bytes_per_s || link.latency_s;
 }
 
+// Does the user say what messages with such ends take? Without NVLink (a
+// bandwidth of 0) those in a node cross PCIe.
+bool IsPathGiven(const RunConfig& config, const ShapeParams& shape,
+                 PathEnds ends) {
+  if (ends == PathEnds::kAcrossNodes) return IsGiven(config.system.nic);
+  return shape.has_nvlink() && IsGiven(config.system.nvlink);
+}
+
 // Copies with their host, alone and both ways at once.
 void AddCopies(const RunConfig& config, const PreparedProfile& profile,
                ShapeParams* params, MeasuredPaths* paths) {
@@ -134,15 +142,11 @@ std::shared_ptr<MeasuredPaths> MeasuredPathsOf(
   }
   auto paths = std::make_shared<MeasuredPaths>();
   AddCopies(config, *profile, params, paths.get());
-  const auto add_messages = [&](PathEnds ends, const LinkChoice& given) {
-    const int64_t nodes = ends == PathEnds::kInNode ? 1 : 2;
-    TimesBySize times = TimesOfSends(*profile->profile, nodes);
-    if (!IsGiven(given)) paths->Add(ends, std::move(times));
-  };
-  // Without NVLink (a bandwidth of 0) they are measured over PCIe.
-  add_messages(PathEnds::kInNode,
-               params->has_nvlink() ? config.system.nvlink : LinkChoice());
-  add_messages(PathEnds::kAcrossNodes, config.system.nic);
+  for (const PathEnds ends : {PathEnds::kInNode, PathEnds::kAcrossNodes}) {
+    if (IsPathGiven(config, *params, ends)) continue;
+    paths->Add(ends, TimesOfSends(*profile->profile,
+                                  ends == PathEnds::kInNode ? 1 : 2));
+  }
   return paths;
 }
 
@@ -196,11 +200,7 @@ void WarnOfUnusedMeasurements(const RunConfig& config, PreparedRun* run) {
   for (int rank = 0; rank + 1 < run->schedule.lowered->pp(); ++rank) {
     const PathEnds ends = EndsOfHop(run->network.links, 0, rank, rank + 1);
     const bool in_node = ends == PathEnds::kInNode;
-    if (has(ends) ||
-        (in_node ? shape->has_nvlink() && IsGiven(config.system.nvlink)
-                 : IsGiven(config.system.nic))) {
-      continue;
-    }
+    if (has(ends) || IsPathGiven(config, *shape, ends)) continue;
     return warn("send_recv is",
                 in_node ? "none is between GPUs of a node (over nccl, nodes 1; "
                           "a profile without nodes does not say on how many)"

@@ -141,6 +141,31 @@ absl::StatusOr<RankMapping> MapRanks(const RunConfig& config,
                                 sizes.cp);
 }
 
+struct PlacedRanks {
+  std::shared_ptr<const Cluster> cluster;
+  RankMapping mapping;
+};
+
+// Builds the cluster with as many nodes as the run needs, which `params` gets,
+// and places the ranks on it.
+absl::StatusOr<PlacedRanks> PlaceRanks(const RunConfig& config,
+                                       const RunSizes& sizes,
+                                       ShapeParams* params, RunContext* context,
+                                       std::vector<std::string>* warnings) {
+  PW_ASSIGN_OR_RETURN(std::vector<int> devices, MappedDevices(config));
+  PW_ASSIGN_OR_RETURN(
+      params->nodes,
+      NodesFor(config, sizes, params->devices_per_node, devices, warnings));
+  absl::StatusOr<std::shared_ptr<const Cluster>> cluster =
+      context->ClusterOf(*params);
+  PW_RETURN_IF_ERROR(LocateInSystem(config, cluster.status()));
+  absl::StatusOr<RankMapping> mapping = MapRanks(
+      config, sizes, *params, std::move(devices), (*cluster)->num_devices());
+  PW_RETURN_IF_ERROR(
+      Prefix(config.Field("strategy.mapping"), mapping.status()));
+  return PlacedRanks{*std::move(cluster), *std::move(mapping)};
+}
+
 absl::StatusOr<PreparedNetwork> OnSystem(
     const RunConfig& config, const RunSizes& sizes,
     const std::optional<PreparedProfile>& profile, double hop_bytes,
@@ -154,17 +179,8 @@ absl::StatusOr<PreparedNetwork> OnSystem(
   TakeMeasuredHost(config, profile, &params, &prepared.measured);
   std::shared_ptr<MeasuredPaths> paths =
       MeasuredPathsOf(config, profile, &params);
-  PW_ASSIGN_OR_RETURN(std::vector<int> devices, MappedDevices(config));
-  PW_ASSIGN_OR_RETURN(
-      params.nodes,
-      NodesFor(config, sizes, params.devices_per_node, devices, warnings));
-  const absl::StatusOr<std::shared_ptr<const Cluster>> cluster =
-      context->ClusterOf(params);
-  PW_RETURN_IF_ERROR(LocateInSystem(config, cluster.status()));
-  absl::StatusOr<RankMapping> mapping = MapRanks(
-      config, sizes, params, std::move(devices), (*cluster)->num_devices());
-  PW_RETURN_IF_ERROR(
-      Prefix(config.Field("strategy.mapping"), mapping.status()));
+  PW_ASSIGN_OR_RETURN(PlacedRanks placed,
+                      PlaceRanks(config, sizes, &params, context, warnings));
   if (sizes.pp > 1 && hop_bytes <= 0 && !config.costs.hop_bytes) {
     constexpr char kAllowed[] =
         "costs.hop_bytes (--hop-bytes 32MiB), or a model (--model), from which "
@@ -185,7 +201,7 @@ absl::StatusOr<PreparedNetwork> OnSystem(
                    params.nodes == 1 ? " node" : " nodes", " (",
                    engine == "fast" ? "no contention" : engine, ")");
   prepared.shape = params;
-  prepared.links.cluster = *cluster;
+  prepared.links.cluster = placed.cluster;
   catalogue.nodes = params.nodes;
   PW_ASSIGN_OR_RETURN(
       const std::shared_ptr<const Cluster> system,
@@ -195,7 +211,7 @@ absl::StatusOr<PreparedNetwork> OnSystem(
                       PrepareSlowLinks(config, prepared.links.cluster));
   if (prepared.slow) prepared.links.cluster = prepared.slow->Slowed();
   prepared.links.mapping =
-      std::make_shared<const RankMapping>(*std::move(mapping));
+      std::make_shared<const RankMapping>(std::move(placed.mapping));
   prepared.links.collectives =
       config.strategy.collectives.value_or(CollectiveAlgorithm::kRing);
   for (int rank = 0; rank + 1 < sizes.pp; ++rank) {
@@ -405,30 +421,19 @@ absl::StatusOr<std::vector<double>> RankSlowness(const RunConfig& config,
   if (config.slow.devices.empty()) return slowness;
   RunConfig named = config;
   named.slow.devices_law.reset();
-  std::shared_ptr<const Cluster> cluster;
-  std::optional<RankMapping> mapping;
+  std::optional<PlacedRanks> placed;
   if (NamesSystem(config.system)) {
     PW_ASSIGN_OR_RETURN(const ShapeParams base, BaseSystem(config, context));
     ShapeParams params = SystemOf(config, base);
-    PW_ASSIGN_OR_RETURN(std::vector<int> devices, MappedDevices(config));
     std::vector<std::string> said;  // again where the network is prepared
-    PW_ASSIGN_OR_RETURN(
-        params.nodes,
-        NodesFor(config, sizes, params.devices_per_node, devices, &said));
-    absl::StatusOr<std::shared_ptr<const Cluster>> built =
-        context->ClusterOf(params);
-    PW_RETURN_IF_ERROR(LocateInSystem(config, built.status()));
-    cluster = *std::move(built);
-    absl::StatusOr<RankMapping> mapped = MapRanks(
-        config, sizes, params, std::move(devices), cluster->num_devices());
-    PW_RETURN_IF_ERROR(
-        Prefix(config.Field("strategy.mapping"), mapped.status()));
-    mapping = *std::move(mapped);
+    PW_ASSIGN_OR_RETURN(placed,
+                        PlaceRanks(config, sizes, &params, context, &said));
   }
   PW_ASSIGN_OR_RETURN(
       const std::optional<SlowDevices> slow,
       PrepareSlowDevices(named, sizes.pp, sizes.dp, sizes.tp * sizes.cp,
-                         cluster.get(), mapping ? &*mapping : nullptr));
+                         placed ? placed->cluster.get() : nullptr,
+                         placed ? &placed->mapping : nullptr));
   const DeviceFactors factors = slow->OfRanks();
   slowness.assign(sizes.pp, 0);
   for (size_t index = 0; index < factors.size(); ++index) {

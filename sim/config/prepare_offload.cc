@@ -447,27 +447,26 @@ absl::Status AddCopyTimes(const RunConfig& config, const RunSizes& sizes,
   if (own == config.schedule.params.end() || own->second != "choose") {
     return absl::OkStatus();
   }
-  const OffloadMode given =
-      config.strategy.offload.value_or(OffloadMode::kNone);
-  if (given != OffloadMode::kNone) {
-    return BadValue(config.Field("strategy.offload"),
-                    ChoiceName(OffloadChoices(), given),
-                    "none, since the schedule chooses what is copied "
-                    "(schedule.params.offload)");
-  }
-  const auto chosen = [&](absl::string_view field, const std::string& value) {
+  const auto chosen = [&](absl::string_view field, const std::string& value,
+                          absl::string_view allowed) {
     return BadValue(config.Field(field), value,
-                    "nothing, since the schedule chooses what is copied "
-                    "(schedule.params.offload)");
+                    absl::StrCat(allowed,
+                                 ", since the schedule chooses what is copied "
+                                 "(schedule.params.offload)"));
   };
   const StrategyChoice& strategy = config.strategy;
+  const OffloadMode given = strategy.offload.value_or(OffloadMode::kNone);
+  if (given != OffloadMode::kNone) {
+    return chosen("strategy.offload", ChoiceName(OffloadChoices(), given),
+                  "none");
+  }
   if (strategy.offload_fraction) {
     return chosen("strategy.offload_fraction",
-                  absl::StrCat(*strategy.offload_fraction));
+                  absl::StrCat(*strategy.offload_fraction), "nothing");
   }
   if (!strategy.offload_chunks.empty()) {
     return chosen("strategy.offload_chunks",
-                  absl::StrJoin(strategy.offload_chunks, ","));
+                  absl::StrJoin(strategy.offload_chunks, ","), "nothing");
   }
   PreparedRun alone = run;
   alone.schedule.lowered = OneMicrobatch(placement, 1, /*again=*/false);

@@ -124,6 +124,14 @@ double BufferBytes(const TrainingSpec& training, const StageParameters& all) {
   return passes * training.gradient_bytes * PartOf(training, 2, all);
 }
 
+// What Megatron-LM moves beside the update of `updated` parameters of a device.
+double FrameworkBytes(const AnalyticOptions& options,
+                      const TrainingSpec& training, double updated,
+                      const StageParameters& all) {
+  if (options.kernels != FrameworkKernels::kFused) return 0;
+  return CastBytes(training) * updated + BufferBytes(training, all);
+}
+
 // What the device waits for the host in F, B and W, in a short run.
 double HostIdle(const AnalyticOptions& options, const TrainingSpec& training,
                 const std::vector<ModelOp>& ops,
@@ -526,12 +534,9 @@ double OptimizerSeconds(const AnalyticOptions& options,
   if (training.optimizer.is_muon()) {
     each = std::min(each, kClippedBytes + LeastMuonBytes(training));
   }
-  double bytes = each * PartOf(training, 1, all);
-  if (options.kernels == FrameworkKernels::kFused) {
-    bytes += CastBytes(training) * PartOf(training, 1, all) +
-             BufferBytes(training, all);
-  }
-  return StreamSeconds(options.device, bytes);
+  const double own = PartOf(training, 1, all);
+  return StreamSeconds(
+      options.device, each * own + FrameworkBytes(options, training, own, all));
 }
 
 namespace {
@@ -549,12 +554,11 @@ double MuonStepSeconds(const AnalyticOptions& options,
   double held = 0;
   const double seconds = MuonSeconds(options, training, all.matrices, &held);
   const double by_adam = PartOf(training, 1, rest);
-  double bytes = UpdateBytes(training) * by_adam + kClippedBytes * held;
-  if (options.kernels == FrameworkKernels::kFused) {
-    bytes += CastBytes(training) * (by_adam + held) +
-             BufferBytes(training, {.dense = all.dense, .expert = all.expert});
-  }
-  return seconds + StreamSeconds(options.device, bytes);
+  return seconds +
+         StreamSeconds(
+             options.device,
+             UpdateBytes(training) * by_adam + kClippedBytes * held +
+                 FrameworkBytes(options, training, by_adam + held, all));
 }
 
 }  // namespace

@@ -94,12 +94,6 @@ double WeightTraffic(const TrainingSpec& training) {
   return 2 * std::max(training.master_bytes, training.weight_bytes);
 }
 
-// Bytes of a parameter whose states the device has.
-double HeldBytes(const TrainingSpec& training) {
-  return kGradientReadBytes + 2 * training.optimizer.momentum_bytes +
-         kUpdateReadBytes + 2 * WeightTraffic(training);
-}
-
 using MatrixKey =
     std::pair<std::array<double, 5>, std::pair<TensorSplit, bool>>;
 
@@ -143,8 +137,9 @@ double MuonSeconds(const AnalyticOptions& options, const TrainingSpec& training,
   const bool whole = IsLayerWise(training);
   const auto seconds_of = [&](const MatrixWork& work) {
     return work.seconds +
-           StreamSeconds(options.device, kOrthogonalBytes * work.elements +
-                                             HeldBytes(training) * work.held);
+           StreamSeconds(options.device,
+                         kOrthogonalBytes * work.elements +
+                             LeastMuonBytes(training) * work.held);
   };
   double seconds = 0;
   *held = 0;
@@ -188,7 +183,8 @@ double MuonSeconds(const AnalyticOptions& options, const TrainingSpec& training,
 }
 
 double LeastMuonBytes(const TrainingSpec& training) {
-  return HeldBytes(training);
+  return kGradientReadBytes + 2 * training.optimizer.momentum_bytes +
+         kUpdateReadBytes + 2 * WeightTraffic(training);
 }
 
 }  // namespace pipewright

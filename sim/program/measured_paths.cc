@@ -14,13 +14,12 @@ bool IsOf(const Link& link, PathEnds ends) {
   switch (ends) {
     case PathEnds::kToHost:
     case PathEnds::kToDevice:
-      return absl::StrContains(link.name, "/pcie") &&
-             (absl::EndsWith(link.name, ends == PathEnds::kToHost
-                                            ? "/to-host"
-                                            : "/to-device") ||
-              absl::EndsWith(link.name, ends == PathEnds::kToHost
-                                            ? "/pcie-up"
-                                            : "/pcie-down"));
+      if (!absl::StrContains(link.name, "/pcie")) return false;
+      return ends == PathEnds::kToHost
+                 ? absl::EndsWith(link.name, "/to-host") ||
+                       absl::EndsWith(link.name, "/pcie-up")
+                 : absl::EndsWith(link.name, "/to-device") ||
+                       absl::EndsWith(link.name, "/pcie-down");
     case PathEnds::kInNode:
       return link.kind == LinkKind::kNvlink;
     case PathEnds::kAcrossNodes:

@@ -72,6 +72,10 @@ struct Split {
   std::vector<int64_t> layers;
   std::vector<int> rank_of_stage;
   std::vector<double> work_s;
+
+  int pp() const {
+    return 1 + *std::max_element(rank_of_stage.begin(), rank_of_stage.end());
+  }
 };
 
 Split SplitOf(const PreparedRun& run) {
@@ -82,10 +86,8 @@ Split SplitOf(const PreparedRun& run) {
     split.layers.push_back(
         run.prepared_model->layout.LayersOf(static_cast<int>(stage)));
     const StageCosts& own = run.costs.passes.stages[stage];
-    split.work_s.push_back(
-        own.forward_s + (own.backward_full_s > 0
-                             ? own.backward_full_s
-                             : own.backward_input_s + own.backward_weight_s));
+    split.work_s.push_back(PassCosts::OfPass(own, PassKind::kForward, 1) +
+                           PassCosts::OfPass(own, PassKind::kBackwardFull, 1));
   }
   return split;
 }
@@ -144,8 +146,7 @@ bool IsBetter(const PlanRefined& one, const PlanRefined& other) {
 // The layers with one moved from the busiest rank to the `taker`-th idlest one:
 // from its stage with most layers to that with fewest. Empty: there is none.
 std::vector<int64_t> Moved(const Split& split, int taker) {
-  const int pp = 1 + *std::max_element(split.rank_of_stage.begin(),
-                                       split.rank_of_stage.end());
+  const int pp = split.pp();
   std::vector<std::pair<double, int>> ranks;
   for (int rank = 0; rank < pp; ++rank) ranks.emplace_back(0, rank);
   for (size_t stage = 0; stage < split.work_s.size(); ++stage) {
@@ -206,10 +207,8 @@ void MoveLayers(const PlanResult& from, const PlanOptions& options,
 // The work of all stages, on all ranks alike.
 double LeastOfSplits(const Split& split, int microbatches) {
   if (split.layers.empty()) return 0;
-  const int pp = 1 + *std::max_element(split.rank_of_stage.begin(),
-                                       split.rank_of_stage.end());
   return std::accumulate(split.work_s.begin(), split.work_s.end(), 0.0) *
-         microbatches / pp;
+         microbatches / split.pp();
 }
 
 }  // namespace
@@ -271,8 +270,7 @@ void RefinePlan(const PlanOptions& options, PlanOutcome* outcome,
           space.Layouts(group.pp, group.vpp)[group.layout].given ||
           space.request().fixed.contains("layout");
       if (!given && group.pp > 1) {
-        refined.least_of_splits_s = LeastOfSplits(split, group.microbatches);
-        const double least_s = refined.least_of_splits_s;
+        const double least_s = LeastOfSplits(split, group.microbatches);
         MoveLayers(
             result, options, [&] { return cut() != PlanCut::kNone; },
             std::move(split), context, &refined);

@@ -369,6 +369,7 @@ absl::StatusOr<PlanQuestion> PlanVerb::Question() {
                                   FindSystem(*base.system.preset).status()));
       }
       PW_ASSIGN_OR_RETURN(PlanRequest request, RequestOf(std::move(base)));
+      request.drops_variants = systems.size() > 1;
       question.clusters.push_back(std::move(request));
     }
   }

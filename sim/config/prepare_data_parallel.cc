@@ -91,8 +91,7 @@ void TakeMatrices(const PreparedModel& model, LowerOptions* lower) {
         }
       }
     }
-    // Stage 0 is the first chunk of the first rank.
-    const bool one_bucket = !training.optimizer.overlaps || stage > 0;
+    const bool one_bucket = HasOneBucket(training, static_cast<int>(stage));
     double empty = 0;
     double gathered = 0;
     for (const bool of_experts : {false, true}) {

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <set>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "sim/cost/block_prices.h"
 #include "sim/cost/cast_time.h"
 #include "sim/cost/clock.h"
@@ -104,8 +106,8 @@ double CastBytes(const TrainingSpec& training) {
 struct StageParameters {
   double dense = 0;
   double expert = 0;
-  // Muon's, [stage of the rank]; counted above too.
-  std::vector<std::vector<WeightMatrix>> matrices;
+  // Muon's of each stage of the rank; counted above too.
+  std::vector<StageMatrices> matrices;
 };
 
 // Parameters that one device has of what is sharded from ZeRO's `stage` on.
@@ -546,8 +548,8 @@ double MuonStepSeconds(const AnalyticOptions& options,
                        const TrainingSpec& training,
                        const StageParameters& all) {
   StageParameters rest = {.dense = all.dense, .expert = all.expert};
-  for (const std::vector<WeightMatrix>& stage : all.matrices) {
-    for (const WeightMatrix& matrix : stage) {
+  for (const StageMatrices& stage : all.matrices) {
+    for (const WeightMatrix& matrix : stage.matrices) {
       (matrix.is_expert ? rest.expert : rest.dense) -= matrix.elements();
     }
   }
@@ -582,25 +584,17 @@ std::vector<StageParameters> ParametersOfRanks(
       *std::max_element(rank_of_stage.begin(), rank_of_stage.end());
   std::vector<StageParameters> parameters(last_rank + 1);
   const TrainingSpec& training = inventory.training();
-  const auto add = [&](int rank, BlockKind kind, const ModelOp& op,
-                       double times) {
-    StageParameters& own = parameters[rank];
-    (op.is_expert ? own.expert : own.dense) += times * op.parameters;
-    if (!training.optimizer.is_muon()) return;
-    const std::vector<WeightMatrix> matrices = MatricesOf(training, kind, op);
-    own.matrices.back().insert(own.matrices.back().end(), matrices.begin(),
-                               matrices.end());
-  };
   const std::set<int> has_table = RanksWithTable(layout, rank_of_stage);
+  // Layers that differ may stand in one run of layers; matrices are in the
+  // order of the model.
+  const bool one_by_one =
+      inventory.model().layers_differ() || training.optimizer.is_muon();
   for (size_t stage = 0; stage < layout.stages.size(); ++stage) {
     const int rank = rank_of_stage[stage];
-    parameters[rank].matrices.emplace_back();
-    if (directions == 2) parameters[last_rank - rank].matrices.emplace_back();
+    StageMatrices matrices = {.stage = static_cast<int>(stage)};
+    double dense = 0;
+    double expert = 0;
     for (const StageBlock& block : layout.stages[stage]) {
-      // Layers that differ may stand in one run of layers; matrices are in the
-      // order of the model.
-      const bool one_by_one =
-          inventory.model().layers_differ() || training.optimizer.is_muon();
       const int64_t alike = one_by_one ? 1 : block.count;
       for (int64_t at = 0; at < block.count; at += alike) {
         const double times = static_cast<double>(alike) * block.part;
@@ -609,11 +603,20 @@ std::vector<StageParameters> ParametersOfRanks(
           if (op.is_frozen || (op.is_tied && has_table.contains(rank))) {
             continue;
           }
-          add(rank, block.kind, op, times);
-          if (directions == 2) add(last_rank - rank, block.kind, op, times);
+          (op.is_expert ? expert : dense) += times * op.parameters;
+          if (!training.optimizer.is_muon()) continue;
+          absl::c_move(MatricesOf(training, block.kind, op),
+                       std::back_inserter(matrices.matrices));
         }
       }
     }
+    const auto add = [&](StageParameters* all) {
+      all->dense += dense;
+      all->expert += expert;
+      all->matrices.push_back(matrices);
+    };
+    add(&parameters[rank]);
+    if (directions == 2) add(&parameters[last_rank - rank]);
   }
   return parameters;
 }

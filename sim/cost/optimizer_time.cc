@@ -131,8 +131,7 @@ MatrixStep OrthogonalisedBy(const AnalyticOptions& options,
 }
 
 double MuonSeconds(const AnalyticOptions& options, const TrainingSpec& training,
-                   const std::vector<std::vector<WeightMatrix>>& stages,
-                   double* held) {
+                   const std::vector<StageMatrices>& stages, double* held) {
   std::map<MatrixKey, MatrixStep> known;
   const bool whole = IsLayerWise(training);
   const auto seconds_of = [&](const MatrixWork& work) {
@@ -149,17 +148,17 @@ double MuonSeconds(const AnalyticOptions& options, const TrainingSpec& training,
         of_experts ? training.expert_shards() : training.shards();
     const int share = training.zero >= 1 && !whole ? shards : 1;
     std::vector<MatrixWork> devices(whole ? shards : 1);
-    for (size_t chunk = 0; chunk < stages.size(); ++chunk) {
+    for (const StageMatrices& stage : stages) {
       std::vector<const WeightMatrix*> own;
       std::vector<double> elements;
-      for (const WeightMatrix& matrix : stages[chunk]) {
+      for (const WeightMatrix& matrix : stage.matrices) {
         if (matrix.is_expert != of_experts) continue;
         own.push_back(&matrix);
         elements.push_back(matrix.elements());
       }
       const MatrixOwners owners =
           OwnersOf(elements, static_cast<int>(devices.size()),
-                   !training.optimizer.overlaps || chunk > 0);
+                   HasOneBucket(training, stage.stage));
       for (size_t index = 0; index < own.size(); ++index) {
         const auto [found, is_new] =
             known.try_emplace(MatrixKeyOf(*own[index]));

@@ -19,12 +19,16 @@ MatrixStep OrthogonalisedBy(const AnalyticOptions& options,
                             const TrainingSpec& training,
                             const WeightMatrix& matrix);
 
-// Muon's step of the matrices of a rank on its busiest device, without casts
-// and buffers; [stage on the rank][matrix in the order of the model].
-// *held: elements that this device has the states of.
+// Matrices of a stage in the order of the model.
+struct StageMatrices {
+  int stage = 0;
+  std::vector<WeightMatrix> matrices;
+};
+
+// Muon's step of the matrices of a rank's stages on its busiest device, without
+// casts and buffers. *held: elements that this device has the states of.
 double MuonSeconds(const AnalyticOptions& options, const TrainingSpec& training,
-                   const std::vector<std::vector<WeightMatrix>>& stages,
-                   double* held);
+                   const std::vector<StageMatrices>& stages, double* held);
 
 // Bytes that Muon moves at least for a parameter, clipping left out.
 double LeastMuonBytes(const TrainingSpec& training);

@@ -124,9 +124,9 @@ void AddFixed(const std::vector<ModelOp>& ops, const TrainingSpec& training,
 // and empty places in the buffers of weights and gradients.
 void AddWholeMatrices(const std::vector<double>& elements, int shards,
                       const TrainingSpec& training, StageMemory* stage) {
-  // The table is in the first chunk of the first rank.
-  const bool one_bucket = !training.optimizer.overlaps || !stage->has_table;
-  const MatrixOwners owners = OwnersOf(elements, shards, one_bucket);
+  // The table is in the first stage.
+  const MatrixOwners owners = OwnersOf(
+      elements, shards, HasOneBucket(training, stage->has_table ? 0 : 1));
   const double all = std::accumulate(elements.begin(), elements.end(), 0.0);
   const double more = owners.most() - all / shards;
   const double empty = owners.padded - all;

@@ -117,6 +117,10 @@ MatrixOwners OwnersOf(const std::vector<double>& elements, int devices,
   return owners;
 }
 
+bool HasOneBucket(const TrainingSpec& training, int stage) {
+  return !training.optimizer.overlaps || stage > 0;
+}
+
 bool IsLayerWise(const TrainingSpec& training) {
   return training.optimizer.is_muon() && training.zero == 1 &&
          training.optimizer.distribution == MuonDistribution::kLayerWise;

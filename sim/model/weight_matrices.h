@@ -48,10 +48,12 @@ struct MatrixOwners {
 
   double most() const;
 };
-// `one_bucket`: all of a stage are one, as without overlapped reductions and in
-// all stages but the first (distributed_data_parallel.py).
 MatrixOwners OwnersOf(const std::vector<double>& elements, int devices,
                       bool one_bucket = false);
+
+// Are all matrices of a stage in one bucket? So it is without overlapped
+// reductions, and in all stages but the first (distributed_data_parallel.py).
+bool HasOneBucket(const TrainingSpec& training, int stage);
 
 // Are matrices whole on one device each?
 bool IsLayerWise(const TrainingSpec& training);

@@ -178,9 +178,10 @@ TEST_CASE("muon: seconds of a step are those of its busiest device", "[cost]") {
   TrainingSpec training = ByMuon();
   const std::vector<WeightMatrix> layer =
       Matrices(Llama(), training, BlockKind::kDenseLayer);
-  std::vector<std::vector<WeightMatrix>> stage(1);
+  std::vector<StageMatrices> stage(1);
   for (int at = 0; at < 32; ++at) {
-    stage[0].insert(stage[0].end(), layer.begin(), layer.end());
+    stage[0].matrices.insert(stage[0].matrices.end(), layer.begin(),
+                             layer.end());
   }
   double held = 0;
   const double alone = MuonSeconds(options, training, stage, &held);
@@ -206,6 +207,17 @@ TEST_CASE("muon: seconds of a step are those of its busiest device", "[cost]") {
   CHECK(shared >= alone / 8);
   CHECK(shared < 1.2 * alone / 8);
   CHECK(held >= matrices / 8);
+  // Stages but the first are one bucket, whichever rank has them.
+  std::vector<double> elements;
+  for (const WeightMatrix& matrix : stage[0].matrices) {
+    elements.push_back(matrix.elements());
+  }
+  CHECK(held == OwnersOf(elements, 8).most());
+  stage[0].stage = 1;
+  MuonSeconds(options, training, stage, &held);
+  CHECK(held == OwnersOf(elements, 8, true).most());
+  CHECK(held < OwnersOf(elements, 8).most());
+  stage[0].stage = 0;
   // In parts all of them orthogonalise all.
   training.optimizer.distribution = MuonDistribution::kGathered;
   const double gathered = MuonSeconds(options, training, stage, &held);

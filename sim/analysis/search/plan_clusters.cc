@@ -153,8 +153,12 @@ std::string ClusterText(const PlanClusters& clusters, const PlanCluster& row) {
                           1 / best.energy->tokens_per_joule);
   }
   if (!row.meets) absl::StrAppend(&out, "  too slow");
-  return absl::StrCat(out, best.is_near_limit ? "  !" : "", "\n    ",
-                      row.outcome->space->NameOf(best.point), "\n");
+  absl::StrAppend(&out, best.is_near_limit ? "  !" : "", "\n    ",
+                  row.outcome->space->NameOf(best.point), "\n");
+  for (const std::string& why : row.outcome->space->left_out()) {
+    absl::StrAppend(&out, "    left out: ", why, "\n");
+  }
+  return out;
 }
 
 std::string AnswerText(const PlanClusters& clusters) {
@@ -207,10 +211,14 @@ Json ClusterToJson(const PlanClusters& clusters, const PlanCluster& row) {
               {"tokens_per_s_per_device", nullptr},
               {"device_hours", nullptr},
               {"joules_per_token", nullptr},
+              {"left_out", Json::array()},
               {"plan", nullptr}};
   if (!row.status.ok()) out["error"] = std::string(row.status.message());
   if (row.outcome != nullptr) {
     out["plan"] = PlanAsJson(*row.outcome);
+    for (const std::string& why : row.outcome->space->left_out()) {
+      out["left_out"].push_back(why);
+    }
     out["global_batch"] = row.outcome->space->request().global_batch;
   }
   if (!row.fits()) return out;

@@ -33,6 +33,8 @@ struct PlanRequest {
   PlanObjective objective = PlanObjective::kTokensPerSecond;
   // Axis -> values that are allowed; see PlanAxes.
   std::map<std::string, std::vector<std::string>> fixed;
+  // Leaves out variants that the system cannot run, unless it can run none.
+  bool drops_variants = false;
 };
 
 // Names that --fix takes, with what each means; without the variants'.
@@ -120,6 +122,8 @@ class PlanSpace {
   const PlanSpace& Of(const PlanGroup& group) const {
     return group.variant == variant_ ? *this : *others_[group.variant - 1];
   }
+  // Why the system cannot run variants that are not searched.
+  const std::vector<std::string>& left_out() const { return left_out_; }
   // Names and values of what makes this variant another one than others.
   const std::vector<std::pair<std::string, std::string>>& chosen() const {
     return chosen_;
@@ -192,6 +196,7 @@ class PlanSpace {
   std::vector<std::pair<std::string, std::string>> chosen_;
   // Axes whose value is not the first one.
   std::vector<const PlanVariantAxis*> later_;
+  std::vector<std::string> left_out_;
   std::vector<std::unique_ptr<PlanSpace>> others_;  // of the first variant
 };
 

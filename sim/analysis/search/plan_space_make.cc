@@ -212,6 +212,20 @@ absl::Status PlanSpace::MakeVariants(RunContext* context) {
     }
     variants = std::move(more);
   }
+  if (request_.drops_variants) {
+    std::vector<Variant> able;
+    for (Variant& variant : variants) {
+      PlanRequest alone = request_;
+      alone.base = variant.base;
+      const absl::Status status = Prepare(ProbeOf(alone), context).status();
+      if (status.ok()) {
+        able.push_back(std::move(variant));
+      } else {
+        left_out_.emplace_back(status.message());
+      }
+    }
+    if (!able.empty()) variants = std::move(able);
+  }
   for (size_t index = 0; index < variants.size(); ++index) {
     PlanSpace* space = this;
     if (index > 0) {

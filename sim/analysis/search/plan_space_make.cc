@@ -220,7 +220,7 @@ absl::Status PlanSpace::MakeVariants(RunContext* context) {
       const absl::Status status = Prepare(ProbeOf(alone), context).status();
       if (status.ok()) {
         able.push_back(std::move(variant));
-      } else {
+      } else if (!absl::c_linear_search(left_out_, status.message())) {
         left_out_.emplace_back(status.message());
       }
     }

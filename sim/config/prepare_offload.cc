@@ -470,7 +470,6 @@ absl::Status AddCopyTimes(const RunConfig& config, const RunSizes& sizes,
     return chosen("strategy.offload_chunks",
                   absl::StrJoin(strategy.offload_chunks, ","), "nothing");
   }
-  PW_RETURN_IF_ERROR(CheckWaiting(config, placement.pp(), /*copies=*/true));
   PreparedRun alone = run;
   alone.schedule.lowered = OneMicrobatch(placement, 1, /*again=*/false);
   PW_ASSIGN_OR_RETURN(const bool known, TakeCopyTimes(config, &alone));

@@ -124,7 +124,8 @@ void AddFixed(const std::vector<ModelOp>& ops, const TrainingSpec& training,
 // and empty places in the buffers of weights and gradients.
 void AddWholeMatrices(const std::vector<double>& elements, int shards,
                       const TrainingSpec& training, StageMemory* stage) {
-  // The table is in the first stage.
+  // Stages that have a table because the vocabulary is spread, or for MTP, are
+  // taken for the first one. [known error]
   const MatrixOwners owners = OwnersOf(
       elements, shards, HasOneBucket(training, stage->has_table ? 0 : 1));
   const double all = std::accumulate(elements.begin(), elements.end(), 0.0);

@@ -134,9 +134,47 @@ std::string TargetText(const PlanTarget& target) {
                        : absl::StrFormat("%.6g tokens/s", *target.tokens_per_s);
 }
 
+// Values of a second axis may be refused for the same reason.
+std::string LeftOutText(const PlanCluster& row) {
+  if (row.outcome == nullptr) return "";
+  std::set<std::string> known;
+  std::string out;
+  for (const PlanLeftOut& each : row.outcome->space->left_out()) {
+    const std::string why(each.status.message());
+    if (!known.insert(why).second) continue;
+    absl::StrAppend(&out, "    left out: ", why, "\n");
+  }
+  return out;
+}
+
+// A variant that no cluster can run is the user's mistake.
+absl::Status CheckLeftOut(const PlanQuestion& question, RunContext* context) {
+  std::map<std::vector<std::pair<std::string, std::string>>, size_t> refused;
+  size_t searched = 0;
+  for (const PlanRequest& request : question.clusters) {
+    if (!request.drops_variants) return absl::OkStatus();
+    const auto space = PlanSpace::Make(request, context);
+    if (!space.ok()) continue;
+    ++searched;
+    for (const PlanLeftOut& each : (*space)->left_out()) {
+      ++refused[each.chosen];
+    }
+    for (const PlanLeftOut& each : (*space)->left_out()) {
+      if (searched == question.clusters.size() &&
+          refused[each.chosen] == searched) {
+        return each.status;
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
 std::string ClusterText(const PlanClusters& clusters, const PlanCluster& row) {
   std::string out = absl::StrFormat("  %-28s", ClusterName(row));
-  if (!row.fits()) return absl::StrCat(out, "  ", row.status.message(), "\n");
+  if (!row.fits()) {
+    return absl::StrCat(out, "  ", row.status.message(), "\n",
+                        LeftOutText(row));
+  }
   const PlanResult& best = row.outcome->ranked[0];
   absl::StrAppendFormat(&out, " %6d devices %10s  batch %-6d", DevicesOf(row),
                         FormatSeconds(StepOf(best)),
@@ -155,9 +193,7 @@ std::string ClusterText(const PlanClusters& clusters, const PlanCluster& row) {
   if (!row.meets) absl::StrAppend(&out, "  too slow");
   absl::StrAppend(&out, best.is_near_limit ? "  !" : "", "\n    ",
                   row.outcome->space->NameOf(best.point), "\n");
-  for (const std::string& why : row.outcome->space->left_out()) {
-    absl::StrAppend(&out, "    left out: ", why, "\n");
-  }
+  absl::StrAppend(&out, LeftOutText(row));
   return out;
 }
 
@@ -216,10 +252,12 @@ Json ClusterToJson(const PlanClusters& clusters, const PlanCluster& row) {
   if (!row.status.ok()) out["error"] = std::string(row.status.message());
   if (row.outcome != nullptr) {
     out["plan"] = PlanAsJson(*row.outcome);
-    for (const std::string& why : row.outcome->space->left_out()) {
-      out["left_out"].push_back(why);
+    for (const PlanLeftOut& each : row.outcome->space->left_out()) {
+      Json fixed = Json::object();
+      for (const auto& [axis, value] : each.chosen) fixed[axis] = value;
+      out["left_out"].push_back(
+          {{"fix", fixed}, {"error", std::string(each.status.message())}});
     }
-    out["global_batch"] = row.outcome->space->request().global_batch;
   }
   if (!row.fits()) return out;
   const PlanResult& best = row.outcome->ranked[0];
@@ -257,6 +295,7 @@ std::vector<int> NodesUpTo(int most) {
 absl::StatusOr<PlanClusters> ComparePlans(const PlanQuestion& question,
                                           const PlanOptions& options,
                                           RunContext* context) {
+  PW_RETURN_IF_ERROR(CheckLeftOut(question, context));
   PlanClusters out = {.target = question.target, .tokens = question.tokens};
   for (const PlanRequest& request : question.clusters) {
     out.rows.push_back(

@@ -54,6 +54,11 @@ struct PlanVariantAxis {
 };
 const std::vector<PlanVariantAxis>& PlanVariantAxes();
 
+struct PlanLeftOut {
+  std::vector<std::pair<std::string, std::string>> chosen;  // axis, value
+  absl::Status status;
+};
+
 // Points that differ in sharding and offload alone.
 struct PlanGroup {
   int32_t nodes = 1;
@@ -122,8 +127,8 @@ class PlanSpace {
   const PlanSpace& Of(const PlanGroup& group) const {
     return group.variant == variant_ ? *this : *others_[group.variant - 1];
   }
-  // Why the system cannot run variants that are not searched.
-  const std::vector<std::string>& left_out() const { return left_out_; }
+  // Variants that the system cannot run and that are not searched.
+  const std::vector<PlanLeftOut>& left_out() const { return left_out_; }
   // Names and values of what makes this variant another one than others.
   const std::vector<std::pair<std::string, std::string>>& chosen() const {
     return chosen_;
@@ -194,9 +199,9 @@ class PlanSpace {
   double idle_watts_ = 0;
   int16_t variant_ = 0;
   std::vector<std::pair<std::string, std::string>> chosen_;
-  // Axes whose value is not the first one.
+  // Axes without which an earlier variant is the same.
   std::vector<const PlanVariantAxis*> later_;
-  std::vector<std::string> left_out_;
+  std::vector<PlanLeftOut> left_out_;
   std::vector<std::unique_ptr<PlanSpace>> others_;  // of the first variant
 };
 

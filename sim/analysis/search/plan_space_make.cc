@@ -186,9 +186,9 @@ absl::Status PlanSpace::MakeVariants(RunContext* context) {
   struct Variant {
     RunConfig base;
     std::vector<std::pair<std::string, std::string>> chosen;
-    std::vector<const PlanVariantAxis*> later;
   };
   std::vector<Variant> variants = {{.base = request_.base}};
+  std::vector<const PlanVariantAxis*> axes;  // [index of `chosen`]
   for (const PlanVariantAxis& row : PlanVariantAxes()) {
     const auto fixed = request_.fixed.find(row.axis.name);
     if (fixed == request_.fixed.end()) continue;
@@ -202,7 +202,6 @@ absl::Status PlanSpace::MakeVariants(RunContext* context) {
                                                       row.axis, value));
         if (values.size() > 1)
           variant.chosen.emplace_back(row.axis.name, value);
-        if (value != values[0]) variant.later.push_back(&row);
         more.push_back(std::move(variant));
       }
     }
@@ -211,6 +210,7 @@ absl::Status PlanSpace::MakeVariants(RunContext* context) {
                       absl::StrCat("at most ", kMostVariants));
     }
     variants = std::move(more);
+    if (values.size() > 1) axes.push_back(&row);
   }
   if (request_.drops_variants) {
     std::vector<Variant> able;
@@ -220,11 +220,12 @@ absl::Status PlanSpace::MakeVariants(RunContext* context) {
       const absl::Status status = Prepare(ProbeOf(alone), context).status();
       if (status.ok()) {
         able.push_back(std::move(variant));
-      } else if (!absl::c_linear_search(left_out_, status.message())) {
-        left_out_.emplace_back(status.message());
+      } else {
+        left_out_.push_back({std::move(variant.chosen), status});
       }
     }
-    if (!able.empty()) variants = std::move(able);
+    if (able.empty()) return left_out_[0].status;
+    variants = std::move(able);
   }
   for (size_t index = 0; index < variants.size(); ++index) {
     PlanSpace* space = this;
@@ -235,8 +236,20 @@ absl::Status PlanSpace::MakeVariants(RunContext* context) {
     }
     space->variant_ = static_cast<int16_t>(index);
     space->request_.base = std::move(variants[index].base);
-    space->chosen_ = std::move(variants[index].chosen);
-    space->later_ = std::move(variants[index].later);
+    space->chosen_ = variants[index].chosen;
+    // An axis that does not matter is one value too many if an earlier variant
+    // differs in nothing else.
+    for (size_t axis = 0; axis < axes.size(); ++axis) {
+      const auto differs_here_alone = [&](const Variant& before) {
+        auto chosen = before.chosen;
+        chosen[axis] = space->chosen_[axis];
+        return chosen == space->chosen_;
+      };
+      if (std::any_of(variants.begin(), variants.begin() + index,
+                      differs_here_alone)) {
+        space->later_.push_back(axes[axis]);
+      }
+    }
     space->context_ = context;
     PW_RETURN_IF_ERROR(space->Fill(context));
   }

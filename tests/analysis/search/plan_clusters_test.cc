@@ -201,9 +201,10 @@ TEST_CASE("cli: plan compares clusters, or says why it does not", "[cli]") {
            "--fix", "launch=eager,graphs", "--json"});
   INFO(some.err);
   const testing::Json able = testing::Json::parse(some.out);
-  REQUIRE(able["clusters"][0]["left_out"].size() == 1);
-  CHECK(absl::StrContains(able["clusters"][0]["left_out"][0].get<std::string>(),
-                          "--fix precision=fp8"));
+  REQUIRE(able["clusters"][0]["left_out"].size() == 2);  // launches
+  CHECK(absl::StrContains(
+      able["clusters"][0]["left_out"][0]["error"].get<std::string>(),
+      "--fix precision=fp8"));
   CHECK(able["clusters"][1]["left_out"].empty());
   const BinaryResult alone =
       run({"--system", "dgx-a100", "--fix", "launch=eager,graphs", "--json"});
@@ -212,6 +213,24 @@ TEST_CASE("cli: plan compares clusters, or says why it does not", "[cli]") {
   CHECK(
       run({"--system", "dgx-a100", "--fix", "precision=bf16,fp8"}).exit_code ==
       2);
+  CHECK(able["clusters"][0]["left_out"][1]["fix"]["precision"] == "fp8");
+  // In any order.
+  const BinaryResult turned =
+      run({"--system", "dgx-a100,dgx-h100", "--fix", "precision=fp8,bf16",
+           "--fix", "launch=eager,graphs", "--json"});
+  CHECK(testing::Json::parse(turned.out)["clusters"][0]["step_s"] ==
+        able["clusters"][0]["step_s"]);
+  // What none can run is a mistake.
+  const auto mistaken = [&](const char* fixed, const char* words) {
+    const BinaryResult result =
+        run({"--system", "dgx-a100,dgx-h100", "--fix", fixed});
+    INFO(result.err);
+    CHECK(result.exit_code == 2);
+    CHECK(absl::StrContains(result.err, words));
+  };
+  mistaken("precision=bf16,nvfp4", "precision=nvfp4");
+  mistaken("recompute_modules=bogus,layernorm", "bogus");
+  mistaken("etp=1,3", "3 is not allowed");
   const BinaryResult neither =
       run({"--system", "dgx-a100,a100-roce", "--fix", "precision=fp8,nvfp4"});
   CHECK(neither.exit_code == 2);

@@ -340,16 +340,17 @@ absl::Status MissingCopyTimes(const RunConfig& config) {
 
 // A hop that holds its ranks also holds back what stands behind it: an O for
 // whose FREE the other rank waits may never begin.
-absl::Status CheckWaiting(const RunConfig& config, int pp, bool copies) {
+absl::Status CheckWaiting(const RunConfig& config, const Schedule& schedule) {
   const WaitRule waiting =
       config.strategy.waiting.value_or(WaitRule::kBuffered);
-  if (waiting == WaitRule::kBuffered || pp == 1 || !copies) {
+  const bool copies =
+      schedule.Has(PassKind::kOffload) || schedule.Has(PassKind::kLoad);
+  if (waiting == WaitRule::kBuffered || schedule.pp() == 1 || !copies) {
     return absl::OkStatus();
   }
   return BadValue(config.Field("strategy.waiting"), WaitRuleName(waiting),
                   "buffered with activations that wait on the host "
-                  "(strategy.offload, "
-                  "schedule.params.offload, or O and L in a file)");
+                  "(strategy.offload, or O and L in a file)");
 }
 
 }  // namespace
@@ -410,10 +411,7 @@ absl::Status PrepareOffload(const RunConfig& config, const RunSizes& sizes,
         WithFrees(run->schedule.lowered, task.program, task.costs));
   }
   if (plans) run->schedule.written = run->schedule.lowered;
-  const Schedule& lowered = *run->schedule.lowered;
-  PW_RETURN_IF_ERROR(CheckWaiting(
-      config, lowered.pp(),
-      lowered.Has(PassKind::kOffload) || lowered.Has(PassKind::kLoad)));
+  PW_RETURN_IF_ERROR(CheckWaiting(config, *run->schedule.lowered));
   const ShapeParams* const shape = run->network.system_shape();
   if (run->engine == "fast" && shape != nullptr &&
       (HostTreeOf(*shape).directions_meet() ||

@@ -119,10 +119,6 @@ TEST_CASE("cli: who lets a search choose copies says what they take",
   fails("--offload-ratio 0.7 --param offload=maybe", "none, choose");
   fails("--offload-ratio 0.7 --set strategy.offload_fraction=0.5",
         "strategy.offload_fraction: 0.5");
-  fails(
-      "--offload-ratio 0.7 --system dgx-h100 --hop-bytes 1MiB --set "
-      "strategy.waiting=rendezvous",
-      "schedule.params.offload, or O and L");
 }
 
 TEST_CASE("cli: execute says what is on the host, and compare reads its trace",

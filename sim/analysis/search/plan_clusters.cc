@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "sim/base/json.h"
@@ -150,26 +151,23 @@ std::string LeftOutText(const PlanCluster& row) {
   return out;
 }
 
-// A variant that no cluster can run is the user's mistake.
+// A variant that no cluster can run is the user's mistake. What a cluster can
+// run nothing of is said in its row.
 absl::Status CheckLeftOut(const PlanQuestion& question, RunContext* context) {
-  std::map<std::vector<std::pair<std::string, std::string>>, size_t> refused;
-  size_t searched = 0;
+  std::optional<std::vector<PlanLeftOut>> by_all;
   for (const PlanRequest& request : question.clusters) {
-    if (!request.drops_variants) return absl::OkStatus();
     const auto space = PlanSpace::Make(request, context);
-    if (!space.ok()) continue;
-    ++searched;
-    for (const PlanLeftOut& each : (*space)->left_out()) {
-      ++refused[each.chosen];
-    }
-    for (const PlanLeftOut& each : (*space)->left_out()) {
-      if (searched == question.clusters.size() &&
-          refused[each.chosen] == searched) {
-        return each.status;
-      }
-    }
+    if (!space.ok()) return absl::OkStatus();
+    const std::vector<PlanLeftOut>& own = (*space)->left_out();
+    if (!by_all) by_all = own;
+    std::erase_if(*by_all, [&](const PlanLeftOut& each) {
+      return absl::c_none_of(own, [&](const PlanLeftOut& other) {
+        return other.chosen == each.chosen;
+      });
+    });
+    if (by_all->empty()) return absl::OkStatus();
   }
-  return absl::OkStatus();
+  return by_all ? by_all->front().status : absl::OkStatus();
 }
 
 std::string ClusterText(const PlanClusters& clusters, const PlanCluster& row) {
@@ -255,6 +253,7 @@ Json ClusterToJson(const PlanClusters& clusters, const PlanCluster& row) {
   if (!row.status.ok()) out["error"] = std::string(row.status.message());
   if (row.outcome != nullptr) {
     out["plan"] = PlanAsJson(*row.outcome);
+    out["global_batch"] = row.outcome->space->request().global_batch;
     for (const PlanLeftOut& each : row.outcome->space->left_out()) {
       Json fixed = Json::object();
       for (const auto& [axis, value] : each.chosen) fixed[axis] = value;

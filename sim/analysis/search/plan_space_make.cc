@@ -212,7 +212,7 @@ absl::Status PlanSpace::MakeVariants(RunContext* context) {
     variants = std::move(more);
     if (values.size() > 1) axes.push_back(&row);
   }
-  if (request_.drops_variants) {
+  if (request_.drops_variants && variants.size() > 1) {
     std::vector<Variant> able;
     for (Variant& variant : variants) {
       PlanRequest alone = request_;

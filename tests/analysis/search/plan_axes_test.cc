@@ -365,5 +365,25 @@ TEST_CASE("plan: one value of such an axis is a field and no axis",
   CHECK(absl::StrContains(refused.status().message(), "--fix precision=fp4"));
 }
 
+TEST_CASE("plan: values that are left out take no layouts with them",
+          "[search]") {
+  PlanRequest request = EnergyRequest();
+  request.objective = PlanObjective::kTokensPerSecond;
+  // Nothing that these layouts run again has modules.
+  request.fixed["recompute_modules"] = {"layernorm"};
+  const PlanOutcome one = PlanOf(request);
+  request.drops_variants = true;
+  for (const std::vector<std::string>& values :
+       {std::vector<std::string>{"bogus", "layernorm"},
+        std::vector<std::string>{"layernorm", "bogus"}}) {
+    request.fixed["recompute_modules"] = values;
+    const PlanOutcome some = PlanOf(request);
+    CHECK(some.counts.legal == one.counts.legal);
+    CHECK(some.ranked[0].iteration_s == one.ranked[0].iteration_s);
+    REQUIRE(some.space->left_out().size() == 1);
+    CHECK(some.space->left_out()[0].chosen[0].second == "bogus");
+  }
+}
+
 }  // namespace
 }  // namespace pipewright::plan_axes_test

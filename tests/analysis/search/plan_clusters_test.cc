@@ -100,6 +100,7 @@ TEST_CASE("plan: of several clusters each is planned as if alone", "[search]") {
       const double seconds = 1e12 / (96.0 * 2048) * first.iteration_s;
       const testing::Json& said = json["clusters"][row];
       CHECK(said["devices"] == devices);
+      CHECK(said["global_batch"] == 96);
       CHECK(said["device_hours"].get<double>() ==
             Approx(seconds * devices / 3600).epsilon(1e-9));
       CHECK(said["plan"]["best"]["iteration_s"] == first.iteration_s);
